@@ -1,0 +1,1 @@
+"""gpucdi for people."""

@@ -1,0 +1,319 @@
+"""A host's file system, seen through a root that may be ``/`` or a captured tree.
+
+Owns: resolving host paths inside the root the way the host itself would (absolute symbolic links
+such as ``/var/run -> /run`` stay inside, ``..`` never climbs out), bounded reads that can neither
+hang on a FIFO nor touch a device, and the facts that a captured tree carries beside its files
+(``gpucdi-capture.json``). Must not know: CDI, engines, what any file means.
+
+Every path that goes in or comes out is a *host path*: absolute, as the node writes it.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import json
+import os
+import posixpath
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CAPTURE_NAME = "gpucdi-capture.json"
+READ_LIMIT_BYTES = 16 * 1024 * 1024
+LIST_LIMIT = 200_000
+# Linux gives up after 40 links (include/linux/namei.h, MAXSYMLINKS).
+LINK_LIMIT = 40
+
+
+class FileKind(enum.Enum):
+    """What a directory entry is."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    SYMLINK = "symlink"
+    CHAR_DEVICE = "c"
+    BLOCK_DEVICE = "b"
+    FIFO = "p"
+    SOCKET = "socket"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """The part of ``stat(2)`` that verdicts need; ``mode`` holds the permission bits only."""
+
+    kind: FileKind
+    mode: int
+    size_bytes: int = 0
+    mtime_ns: int = 0
+    inode: int = 0
+    major: int = 0
+    minor: int = 0
+
+    @property
+    def is_device(self) -> bool:
+        """True for what the CDI library calls a device node: block, character or FIFO."""
+        return self.kind in {FileKind.CHAR_DEVICE, FileKind.BLOCK_DEVICE, FileKind.FIFO}
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """What a captured tree says beyond its files; empty for a live host.
+
+    ``programs`` maps a host path to that program's ``--version`` output, ``engines`` an engine's
+    name to its running version, ``read_as_uid`` is the user that the engine reads specs as.
+    """
+
+    devices: Mapping[str, FileStat] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, int] = field(default_factory=dict)
+    engines: Mapping[str, str] = field(default_factory=dict)
+    read_as_uid: int = 0
+    problem: str | None = None
+
+
+class FileTooLargeError(OSError):
+    """A regular file is larger than the caller's bound; nothing of it was read."""
+
+
+_KINDS = (
+    (stat.S_ISREG, FileKind.FILE),
+    (stat.S_ISDIR, FileKind.DIRECTORY),
+    (stat.S_ISLNK, FileKind.SYMLINK),
+    (stat.S_ISCHR, FileKind.CHAR_DEVICE),
+    (stat.S_ISBLK, FileKind.BLOCK_DEVICE),
+    (stat.S_ISFIFO, FileKind.FIFO),
+)
+
+
+def _from_os(found: os.stat_result) -> FileStat:
+    kind = next((kind for test, kind in _KINDS if test(found.st_mode)), FileKind.SOCKET)
+    return FileStat(
+        kind=kind,
+        mode=stat.S_IMODE(found.st_mode),
+        size_bytes=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        inode=found.st_ino,
+        major=os.major(found.st_rdev),
+        minor=os.minor(found.st_rdev),
+    )
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+def normal(path: str) -> str:
+    """Return ``path`` absolute and lexically cleaned, as Go's ``filepath.Clean`` would."""
+    cleaned = posixpath.normpath("/" + path)
+    # POSIX lets two leading slashes mean something else, and normpath honours that.
+    return "/" + cleaned.lstrip("/")
+
+
+class HostTree:
+    """One host's files below ``root``.
+
+    All methods raise the :class:`OSError` that the host itself would have met, with the host path
+    as its file name. Nothing is cached: two calls may see two states of a live host.
+    """
+
+    def __init__(self, root: str | Path = "/") -> None:
+        self.root = Path(root)
+        self._live = self.root == Path("/")
+        self.capture = CaptureFacts() if self._live else _read_capture(self.root)
+
+    def __repr__(self) -> str:
+        return f"HostTree({str(self.root)!r})"
+
+    @property
+    def is_live(self) -> bool:
+        """True when this is the file system of the running process itself."""
+        return self._live
+
+    def outside(self, path: str) -> Path:
+        """Return where the host path ``path`` lies for this process, links resolved."""
+        return self._place(self.realpath(path))
+
+    def realpath(self, path: str) -> str:
+        """Follow every link in ``path`` and return the host path it ends at.
+
+        A missing last part is kept, as are the parts behind the first missing one, so that the
+        answer can be compared with other host paths and used to create the file.
+        """
+        return self._resolve(path, follow_last=True)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether ``path`` leads to anything; an unreadable parent counts as no."""
+        try:
+            self.stat(path)
+        except OSError:
+            return False
+        return True
+
+    def stat(self, path: str) -> FileStat:
+        """Describe what ``path`` leads to."""
+        return self._describe(self._resolve(path, follow_last=True), path)
+
+    def lstat(self, path: str) -> FileStat:
+        """Describe ``path`` itself, without following a link in its last part."""
+        return self._describe(self._resolve(path, follow_last=False), path)
+
+    def readlink(self, path: str) -> str:
+        """Return the text of the symbolic link ``path``."""
+        try:
+            return os.readlink(self._place(self._resolve(path, follow_last=False)))
+        except OSError as error:
+            raise _error(error.errno or errno.EIO, path) from None
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a directory in byte order; at most :data:`LIST_LIMIT` of them."""
+        real = self._resolve(path, follow_last=True)
+        try:
+            with os.scandir(self._place(real)) as entries:
+                names = {entry.name for entry, _ in zip(entries, range(LIST_LIMIT), strict=False)}
+        except OSError as error:
+            if not self._has_captured_child(real):
+                raise _error(error.errno or errno.EIO, path) from None
+            names = set()
+        prefix = real.rstrip("/") + "/"
+        names.update(
+            device[len(prefix) :].split("/", 1)[0]
+            for device in self.capture.devices
+            if device.startswith(prefix)
+        )
+        if real == "/" and not self._live:
+            names.discard(CAPTURE_NAME)
+        return sorted(names, key=os.fsencode)
+
+    def read(self, path: str, limit_bytes: int = READ_LIMIT_BYTES) -> bytes:
+        """Return a regular file's content.
+
+        Raises :class:`FileTooLargeError` above ``limit_bytes``; ``OSError(EINVAL)`` for a FIFO,
+        socket or device, which is never opened for reading.
+        """
+        real = self._resolve(path, follow_last=True)
+        found = self._describe(real, path)
+        if found.kind is FileKind.DIRECTORY:
+            raise _error(errno.EISDIR, path)
+        if found.kind is not FileKind.FILE:
+            raise _error(errno.EINVAL, path)
+        if self.capture.read_as_uid != 0 and not found.mode & stat.S_IROTH:
+            raise _error(errno.EACCES, path)
+        return self._read_regular(real, path, limit_bytes)
+
+    def _read_regular(self, real: str, path: str, limit_bytes: int) -> bytes:
+        # O_NONBLOCK: should a FIFO have taken the file's place since the stat, opening it for
+        # reading returns at once and the check below refuses it.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(self._place(real), flags)
+        except OSError as error:
+            raise _error(error.errno or errno.EIO, path) from None
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise _error(errno.EINVAL, path)
+            content = file.read(limit_bytes + 1)
+        if len(content) > limit_bytes:
+            raise FileTooLargeError(errno.EFBIG, f"larger than {limit_bytes} bytes", path)
+        return content
+
+    def _place(self, real: str) -> Path:
+        return self.root / real.lstrip("/")
+
+    def _has_captured_child(self, real: str) -> bool:
+        prefix = real.rstrip("/") + "/"
+        return any(device.startswith(prefix) for device in self.capture.devices)
+
+    def _describe(self, real: str, path: str) -> FileStat:
+        device = self.capture.devices.get(real)
+        if device is not None:
+            return device
+        try:
+            found = _from_os(os.lstat(self._place(real)))
+        except OSError as error:
+            if self._has_captured_child(real):
+                return FileStat(kind=FileKind.DIRECTORY, mode=0o755)
+            raise _error(error.errno or errno.EIO, path) from None
+        mode = self.capture.modes.get(real)
+        if mode is None:
+            return found
+        return FileStat(
+            kind=found.kind,
+            mode=mode,
+            size_bytes=found.size_bytes,
+            mtime_ns=found.mtime_ns,
+            inode=found.inode,
+        )
+
+    def _resolve(self, path: str, *, follow_last: bool) -> str:
+        # `..` is applied after links are followed, as the kernel does, never lexically.
+        waiting = [part for part in path.split("/") if part not in {"", "."}][::-1]
+        done: list[str] = []
+        links = 0
+        while waiting:
+            part = waiting.pop()
+            if part == "..":
+                if done:
+                    done.pop()
+                continue
+            target = self._link_target("/" + "/".join([*done, part]))
+            if target is None or (not waiting and not follow_last):
+                done.append(part)
+                continue
+            links += 1
+            if links > LINK_LIMIT:
+                raise _error(errno.ELOOP, path)
+            if target.startswith("/"):
+                done.clear()
+            waiting.extend([step for step in target.split("/") if step not in {"", "."}][::-1])
+        return "/" + "/".join(done)
+
+    def _link_target(self, real: str) -> str | None:
+        if real in self.capture.devices:
+            return None
+        try:
+            return os.readlink(self._place(real))
+        except OSError:
+            return None
+
+
+def _read_capture(root: Path) -> CaptureFacts:
+    try:
+        text = (root / CAPTURE_NAME).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return CaptureFacts()
+    except (OSError, UnicodeDecodeError) as error:
+        return CaptureFacts(problem=f"{CAPTURE_NAME} cannot be read: {error}")
+    try:
+        return _capture_facts(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return CaptureFacts(problem=f"{CAPTURE_NAME} is not what gpucdi writes: {error}")
+
+
+def _capture_facts(content: Mapping[str, object]) -> CaptureFacts:
+    devices: dict[str, FileStat] = {}
+    listed = content.get("devices", [])
+    if not isinstance(listed, list):
+        raise TypeError("devices is not a list")
+    for item in listed:
+        devices[normal(item["path"])] = FileStat(
+            kind=FileKind(item.get("type", "c")),
+            mode=int(item.get("mode", "0666"), 8),
+            major=int(item.get("major", 0)),
+            minor=int(item.get("minor", 0)),
+        )
+    return CaptureFacts(
+        devices=devices,
+        programs={normal(path): text for path, text in _texts(content, "programs").items()},
+        modes={normal(path): int(text, 8) for path, text in _texts(content, "modes").items()},
+        engines=_texts(content, "engines"),
+        read_as_uid=int(str(content.get("readAsUid", 0))),
+    )
+
+
+def _texts(content: Mapping[str, object], key: str) -> dict[str, str]:
+    found = content.get(key, {})
+    if not isinstance(found, Mapping):
+        raise TypeError(f"{key} is not an object")
+    return {str(name): str(value) for name, value in found.items()}

@@ -1,0 +1,1 @@
+"""The Kubernetes API as the programs see it: a Protocol and its one adapter."""
