@@ -1,0 +1,302 @@
+"""``GpuCdiStatus.status`` from and to JSON.
+
+Sizes are bounded here, once: long name lists are cut to :data:`NAMES_SHOWN` with the full count
+beside them, so that a node with 16 GPUs of 7 MIG instances stays below 32 KB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpucdi.api import fields
+from gpucdi.api.conditions import Condition
+from gpucdi.api.fields import Json
+from gpucdi.api.intent import Hold
+from gpucdi.api.status import (
+    FileStatus,
+    GpuDevice,
+    GpuStatus,
+    HandlerStatus,
+    KindStatus,
+    MigDevice,
+    MissingNames,
+    NearMiss,
+    NodeState,
+    NodeStatus,
+    RepairRecord,
+)
+from gpucdi.findings import Cause, Finding, Severity, Who
+
+NAMES_SHOWN = 16
+FINDINGS_SHOWN = 24
+REPAIRS_SHOWN = 10
+TEXT_LIMIT = 1024
+
+
+def read_status(source: object) -> NodeStatus:
+    """Read a status, leaving out whatever does not have the expected type."""
+    state = fields.text(source, "state")
+    hold = fields.mapping(source, "hold")
+    return NodeStatus(
+        state=NodeState(state) if state in set(NodeState) else NodeState.UNKNOWN,
+        observed_generation=fields.optional_integer(source, "observedGeneration"),
+        cause=_cause(source),
+        mode=fields.text(source, "mode"),
+        hold=_read_hold(hold),
+        gpus=_read_gpus(fields.mapping(source, "gpus")),
+        handlers=tuple(_read_handler(item) for item in fields.objects(source, "handlers")),
+        kinds=tuple(_read_kind(item) for item in fields.objects(source, "kinds")),
+        findings=tuple(_read_finding(item) for item in fields.objects(source, "findings")),
+        repairs=tuple(_read_repair(item) for item in fields.objects(source, "repairs")),
+        conditions=tuple(
+            Condition.from_json(item) for item in fields.objects(source, "conditions")
+        ),
+    )
+
+
+def write_status(status: NodeStatus) -> dict[str, Json]:
+    """Write the status with its derived summary for the printer columns."""
+    resolved = sum(kind.is_resolved for kind in status.kinds)
+    mig = sum(len(device.mig) for device in status.gpus.devices)
+    return fields.compact(
+        observedGeneration=status.observed_generation,
+        state=status.state.value,
+        cause=status.cause and status.cause.value,
+        mode=status.mode,
+        hold=_write_hold(status.hold),
+        summary={
+            "gpus": status.gpus.count,
+            "migInstances": mig,
+            "kinds": f"{resolved}/{len(status.kinds)}",
+            "missing": status.missing,
+        },
+        gpus=_write_gpus(status.gpus),
+        handlers=[_write_handler(handler) for handler in status.handlers],
+        kinds=[_write_kind(kind) for kind in status.kinds],
+        findings=[_write_finding(finding) for finding in status.findings[:FINDINGS_SHOWN]],
+        repairs=[_write_repair(repair) for repair in status.repairs[-REPAIRS_SHOWN:]],
+        conditions=[condition.to_json() for condition in status.conditions],
+    )
+
+
+def _cause(source: object) -> Cause | None:
+    cause = fields.text(source, "cause")
+    if not cause:
+        return None
+    # A newer agent may know causes that this program does not.
+    return Cause(cause) if cause in set(Cause) else Cause.UNDETERMINED
+
+
+def _read_hold(source: Mapping[str, object]) -> Hold | None:
+    reason = fields.text(source, "reason")
+    if not reason:
+        return None
+    return Hold(reason, fields.text(source, "since"), fields.text(source, "message"))
+
+
+def _write_hold(hold: Hold | None) -> Json:
+    if hold is None:
+        return None
+    return fields.compact(reason=hold.reason, since=hold.since, message=_cut(hold.message))
+
+
+def _read_gpus(source: Mapping[str, object]) -> GpuStatus:
+    return GpuStatus(
+        source=fields.text(source, "source", "none"),
+        driver=fields.text(source, "driver"),
+        cuda=fields.text(source, "cuda"),
+        devices=tuple(_read_gpu(item) for item in fields.objects(source, "devices")),
+    )
+
+
+def _read_gpu(source: Mapping[str, object]) -> GpuDevice:
+    enabled = source.get("migEnabled")
+    return GpuDevice(
+        uuid=fields.text(source, "uuid"),
+        index=fields.optional_integer(source, "index"),
+        minor=fields.optional_integer(source, "minor"),
+        pci=fields.text(source, "pci"),
+        model=fields.text(source, "model"),
+        mig_enabled=enabled if isinstance(enabled, bool) else None,
+        mig=tuple(
+            MigDevice(
+                uuid=fields.text(item, "uuid"),
+                index=fields.optional_integer(item, "index"),
+                gpu_instance=fields.optional_integer(item, "gi"),
+                compute_instance=fields.optional_integer(item, "ci"),
+            )
+            for item in fields.objects(source, "mig")
+        ),
+    )
+
+
+def _write_gpus(gpus: GpuStatus) -> dict[str, Json]:
+    return fields.compact(
+        source=gpus.source,
+        driver=gpus.driver,
+        cuda=gpus.cuda,
+        devices=[
+            fields.compact(
+                uuid=gpu.uuid,
+                index=gpu.index,
+                minor=gpu.minor,
+                pci=gpu.pci,
+                model=gpu.model,
+                migEnabled=gpu.mig_enabled,
+                mig=[
+                    fields.compact(
+                        uuid=mig.uuid,
+                        index=mig.index,
+                        gi=mig.gpu_instance,
+                        ci=mig.compute_instance,
+                    )
+                    for mig in gpu.mig
+                ],
+            )
+            for gpu in gpus.devices
+        ],
+    )
+
+
+def _read_handler(source: Mapping[str, object]) -> HandlerStatus:
+    nvidia = source.get("nvidia")
+    return HandlerStatus(
+        name=fields.text(source, "name"),
+        engine=fields.text(source, "engine"),
+        binary=fields.text(source, "binary"),
+        config=fields.text(source, "config"),
+        toolkit=fields.text(source, "toolkit"),
+        mode=fields.text(source, "mode"),
+        default_kind=fields.text(source, "defaultKind"),
+        spec_dirs=fields.texts(source, "specDirs"),
+        library=fields.text(source, "library"),
+        is_default=fields.boolean(source, "default"),
+        is_nvidia=nvidia if isinstance(nvidia, bool) else None,
+    )
+
+
+def _write_handler(handler: HandlerStatus) -> dict[str, Json]:
+    return fields.compact(
+        name=handler.name,
+        engine=handler.engine,
+        binary=handler.binary,
+        config=handler.config,
+        toolkit=handler.toolkit,
+        mode=handler.mode,
+        defaultKind=handler.default_kind,
+        specDirs=list(handler.spec_dirs),
+        library=handler.library,
+        default=handler.is_default or None,
+        nvidia=handler.is_nvidia,
+    )
+
+
+def _read_kind(source: Mapping[str, object]) -> KindStatus:
+    missing, near = fields.mapping(source, "missing"), fields.mapping(source, "nearMiss")
+    near_kind = fields.text(near, "kind")
+    return KindStatus(
+        kind=fields.text(source, "kind"),
+        referenced_by=fields.texts(source, "referencedBy"),
+        managed=fields.boolean(source, "managed"),
+        expected=fields.integer(source, "expected"),
+        resolvable=fields.integer(source, "resolvable"),
+        missing=MissingNames(fields.integer(missing, "count"), fields.texts(missing, "names")),
+        cause=_cause(source),
+        near_miss=NearMiss(near_kind, fields.integer(near, "count")) if near_kind else None,
+        files=tuple(
+            FileStatus(
+                path=fields.text(item, "path"),
+                owner=fields.text(item, "owner"),
+                devices=fields.integer(item, "devices"),
+                problem=fields.text(item, "problem"),
+            )
+            for item in fields.objects(source, "files")
+        ),
+    )
+
+
+def _write_kind(kind: KindStatus) -> dict[str, Json]:
+    missing = kind.missing
+    near = kind.near_miss
+    return fields.compact(
+        kind=kind.kind,
+        referencedBy=list(kind.referenced_by),
+        managed=kind.managed,
+        expected=kind.expected,
+        resolvable=kind.resolvable,
+        missing={"count": missing.count, "names": list(missing.names[:NAMES_SHOWN])}
+        if missing.count
+        else None,
+        cause=kind.cause and kind.cause.value,
+        nearMiss=None if near is None else {"kind": near.kind, "count": near.count},
+        files=[
+            fields.compact(
+                path=file.path,
+                owner=file.owner,
+                devices=file.devices,
+                problem=_cut(file.problem),
+            )
+            for file in kind.files
+        ],
+    )
+
+
+def _read_finding(source: Mapping[str, object]) -> Finding:
+    severity, who = fields.text(source, "severity"), fields.text(source, "who")
+    return Finding(
+        cause=_cause(source) or Cause.UNDETERMINED,
+        severity=Severity(severity) if severity in set(Severity) else Severity.WARNING,
+        message=fields.text(source, "message"),
+        advice=fields.text(source, "advice"),
+        who=Who(who) if who in set(Who) else Who.ADMIN,
+        file=fields.optional_text(source, "file"),
+        key=fields.optional_text(source, "key"),
+        kind=fields.optional_text(source, "kind"),
+        names=fields.texts(source, "names"),
+    )
+
+
+def _write_finding(finding: Finding) -> dict[str, Json]:
+    return fields.compact(
+        cause=finding.cause.value,
+        severity=finding.severity.value,
+        message=_cut(finding.message),
+        advice=_cut(finding.advice),
+        who=finding.who.value,
+        file=finding.file,
+        key=finding.key,
+        kind=finding.kind,
+        names=list(finding.names[:NAMES_SHOWN]),
+    )
+
+
+def _read_repair(source: Mapping[str, object]) -> RepairRecord:
+    return RepairRecord(
+        time=fields.text(source, "time"),
+        kind=fields.text(source, "kind"),
+        file=fields.text(source, "file"),
+        result=fields.text(source, "result"),
+        added=fields.integer(source, "added"),
+        removed=fields.integer(source, "removed"),
+        before=fields.text(source, "before"),
+        after=fields.text(source, "after"),
+        message=fields.text(source, "message"),
+    )
+
+
+def _write_repair(repair: RepairRecord) -> dict[str, Json]:
+    return fields.compact(
+        time=repair.time,
+        kind=repair.kind,
+        file=repair.file,
+        result=repair.result,
+        added=repair.added,
+        removed=repair.removed,
+        before=repair.before,
+        after=repair.after,
+        message=_cut(repair.message),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
