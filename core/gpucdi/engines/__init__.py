@@ -4,6 +4,7 @@ Owns: containerd, CRI-O, Docker and Podman configuration as each engine itself w
 not know: what the NVIDIA runtime does with a request (``gpucdi.toolkit``), nor CDI specs.
 """
 
+from gpucdi.engines.discover import discover_engines
 from gpucdi.engines.model import Engine, EngineName, Handler
 
-__all__ = ["Engine", "EngineName", "Handler"]
+__all__ = ["Engine", "EngineName", "Handler", "discover_engines"]

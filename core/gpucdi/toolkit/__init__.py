@@ -5,5 +5,6 @@ know: engines' configuration files, nor whether a name resolves (``gpucdi.cdi``)
 """
 
 from gpucdi.toolkit.model import HandlerRuntime, Mode, Toolkit, ToolkitConfig
+from gpucdi.toolkit.runtime import resolve_runtime
 
-__all__ = ["HandlerRuntime", "Mode", "Toolkit", "ToolkitConfig"]
+__all__ = ["HandlerRuntime", "Mode", "Toolkit", "ToolkitConfig", "resolve_runtime"]

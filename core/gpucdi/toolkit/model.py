@@ -10,7 +10,8 @@ import enum
 from dataclasses import dataclass, field
 
 from gpucdi.engines.model import Handler
-from gpucdi.findings import DEFAULT, UNKNOWN, Finding, Sourced
+from gpucdi.engines.versions import Release
+from gpucdi.findings import DEFAULT, UNKNOWN, Finding, Source, Sourced
 
 
 class Mode(enum.StrEnum):
@@ -62,12 +63,17 @@ class Toolkit:
 
     ``ctk`` and ``hook`` are host paths of ``nvidia-ctk`` and ``nvidia-cdi-hook`` (``nvidia-ctk``
     where the hook did not exist yet), ``None`` when not found beside the runtime nor in the PATH.
+    Where no program could be asked, files may still bound the version: it is at least ``since``
+    and older than ``before``. ``config_source`` is why its ``config.toml`` is the one in force.
     """
 
     directory: str
     version: Sourced[str | None] = field(default_factory=lambda: Sourced(None, UNKNOWN))
     ctk: str | None = None
     hook: str | None = None
+    since: Release | None = None
+    before: Release | None = None
+    config_source: Source = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +102,17 @@ class HandlerRuntime:
     def resolves_through_files(self) -> bool:
         """True when an unqualified request becomes ``default-kind=name`` and is sought in files."""
         return bool(self.is_nvidia) and self.mode.value is Mode.CDI
+
+    @property
+    def conflicting_configs(self) -> tuple[ToolkitConfig, ...]:
+        """The other files that, were they read, would ask for other names or look elsewhere."""
+        config = self.config
+        if config is None:
+            return ()
+        return tuple(
+            other
+            for other in self.other_configs
+            if other.mode.value != config.mode.value
+            or other.default_kind.value != config.default_kind.value
+            or other.spec_dirs.value != config.spec_dirs.value
+        )

@@ -1,0 +1,262 @@
+"""containerd's configuration files: which ones are loaded, in which order, merged by which rules.
+
+Owns: imports and globs, the merge rules of 1.x and 2.x, configuration versions 1 to 4 and their
+migrations, and what each release refuses. Must not know: what the CRI tables mean.
+
+Sources: containerd/containerd ``services/server/config/config.go`` (1.x),
+``cmd/containerd/server/config/config.go`` (2.x), ``plugins/cri/runtime/plugin.go`` (migration).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, replace
+
+from gpucdi.engines.glob import expand
+from gpucdi.engines.merge import copied, fill_missing, leaf, overlay, replaced, subtable
+from gpucdi.engines.tomlfile import Table, TomlError, read_toml
+from gpucdi.engines.versions import Release
+from gpucdi.host import HostTree
+
+GRPC_CRI = "io.containerd.grpc.v1.cri"
+RUNTIME_CRI = "io.containerd.cri.v1.runtime"
+FILES_LIMIT = 1000
+
+# What each configuration version brought.
+FULL_PLUGIN_NAMES = 2
+SPLIT_CRI = 3
+SERVER_PLUGINS = 4
+
+# Keys of the old CRI table that the migration to version 3 does not hand to the runtime plugin.
+_NOT_RUNTIME = (
+    "containerd",
+    "cni",
+    "sandbox_image",
+    "registry",
+    "image_decryption",
+    "max_concurrent_downloads",
+    "image_pull_progress_timeout",
+    "image_pull_with_sync_fs",
+    "stats_collect_period",
+    "disable_tcp_service",
+    "stream_server_address",
+    "stream_server_port",
+    "stream_idle_timeout",
+    "enable_tls_streaming",
+    "x509_key_pair_streaming",
+)
+_NOT_RUNTIME_CONTAINERD = ("snapshotter", "disable_snapshot_annotations", "discard_unpacked_layers")
+
+
+_NAME_PARTS = 4
+
+
+class RefusedError(Exception):
+    """containerd does not start with this configuration; ``file`` and ``key`` say where."""
+
+    def __init__(
+        self, problem: str, file: str, key: str | None = None, line: int | None = None
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.file = file
+        self.key = key
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """One file in load order: its version (0 when it says none) and its plugin tables."""
+
+    path: str
+    version: int
+    plugins: Table
+    disabled_plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveConfig:
+    """All files as one release merges them; ``cri`` is the CRI (runtime) plugin's table."""
+
+    version: int
+    cri: Table
+    disabled_plugins: tuple[str, ...] = ()
+
+
+def load_files(host: HostTree, path: str) -> tuple[ConfigFile, ...]:
+    """Read ``path`` and everything it imports, breadth first, each path once.
+
+    Raises :class:`RefusedError` for the first file that containerd could not load, a literal import
+    that is missing included. A missing main file is the caller's matter: it must exist.
+    """
+    pending, seen = [path], set[str]()
+    files: list[ConfigFile] = []
+    while pending:
+        current = pending.pop(0)
+        if current in seen:
+            continue
+        if len(seen) == FILES_LIMIT:
+            raise RefusedError(f"more than {FILES_LIMIT} files are imported", path, "imports")
+        seen.add(current)
+        file, imports = _load(host, current)
+        files.append(file)
+        for pattern in imports:
+            pending.extend(_resolve_import(host, current, pattern))
+    return tuple(files)
+
+
+def _load(host: HostTree, path: str) -> tuple[ConfigFile, tuple[str, ...]]:
+    try:
+        table = read_toml(host, path).table
+    except TomlError as error:
+        raise RefusedError(f"is no valid TOML: {error.problem}", path, line=error.line) from None
+    except OSError as error:
+        raise RefusedError(f"cannot be read: {error.strerror}", path) from None
+    version = _integer(table, "version", path)
+    plugins = table.get("plugins", {})
+    if not isinstance(plugins, dict):
+        raise RefusedError("plugins is not a table", path, "plugins")
+    for name, node in plugins.items():
+        if not isinstance(node, dict):
+            raise RefusedError(f"plugin {name} is not a table", path, f"plugins.{name}")
+    disabled = _texts(table, "disabled_plugins", path)
+    return ConfigFile(path, version, plugins, disabled), _texts(table, "imports", path)
+
+
+def _integer(table: Table, key: str, path: str) -> int:
+    found = table.get(key)
+    if found is None:
+        return 0
+    value = None if isinstance(found, dict) else found.value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RefusedError(f"{key} is not a number", path, key)
+    return value
+
+
+def _texts(table: Table, key: str, path: str) -> tuple[str, ...]:
+    if key not in table:
+        return ()
+    found = leaf(table, key)
+    if found is None or not isinstance(found.value, list):
+        raise RefusedError(f"{key} is not a list", path, key)
+    if not all(isinstance(item, str) for item in found.value):
+        raise RefusedError(f"{key} is not a list of strings", path, key, found.source.line)
+    return tuple(str(item) for item in found.value)
+
+
+def _resolve_import(host: HostTree, parent: str, pattern: str) -> list[str]:
+    path = posixpath.normpath(pattern or ".")
+    if not path.startswith("/"):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(parent), path))
+    return expand(host, path) if "*" in path else [path]
+
+
+def effective(files: tuple[ConfigFile, ...], running: Release) -> EffectiveConfig:
+    """Merge files as the containerd release ``running`` does.
+
+    Raises :class:`RefusedError` where that release would not start.
+    """
+    if running < (2, 0, 0):
+        return _effective_1(files)
+    if running < (2, 3, 0):
+        return _effective_2_0(files)
+    if running < (2, 3, 5):
+        for file in files[1:]:
+            if file.version > max(files[0].version, 1) and files[0].version:
+                raise RefusedError(
+                    f"drop-in config version {file.version} higher than root config version "
+                    f"{files[0].version}",
+                    file.path,
+                    "version",
+                )
+    return _effective_2_3(files)
+
+
+def _refuse_newer(version: int, highest: int, files: tuple[ConfigFile, ...]) -> None:
+    if version > highest:
+        guilty = next(file for file in reversed(files) if file.version == version)
+        raise RefusedError(
+            f"is of configuration version {version}, and this containerd reads at most {highest}",
+            guilty.path,
+            "version",
+        )
+
+
+def _disabled(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
+    return tuple(name for file in files for name in file.disabled_plugins)
+
+
+def _last_version(files: tuple[ConfigFile, ...]) -> int:
+    return next((file.version for file in reversed(files) if file.version), 0)
+
+
+def _effective_1(files: tuple[ConfigFile, ...]) -> EffectiveConfig:
+    version = _last_version(files) or 1
+    _refuse_newer(version, FULL_PLUGIN_NAMES, files)
+    plugins: Table = {}
+    for file in files:
+        plugins = replaced(plugins, file.plugins)
+    if version == FULL_PLUGIN_NAMES:
+        for file in files:
+            _validate_names(file)
+    cri = subtable(plugins, GRPC_CRI if version == FULL_PLUGIN_NAMES else "cri")
+    return EffectiveConfig(version, cri or {}, _disabled(files))
+
+
+def _validate_names(file: ConfigFile) -> None:
+    named = [("plugins", name) for name in file.plugins]
+    named += [("disabled_plugins", name) for name in file.disabled_plugins]
+    for key, name in named:
+        if not name.startswith("io.containerd.") or len(name.split(".")) < _NAME_PARTS:
+            raise RefusedError(
+                f'names "{name}", where version 2 expects io.containerd.x.vx', file.path, key
+            )
+
+
+def _effective_2_0(files: tuple[ConfigFile, ...]) -> EffectiveConfig:
+    """Merge as 2.0 to 2.2: old files are renamed to version 2; the last version decides all."""
+    files = tuple(_renamed(file) if file.version < FULL_PLUGIN_NAMES else file for file in files)
+    version = _last_version(files)
+    _refuse_newer(version, SPLIT_CRI, files)
+    plugins: Table = {}
+    for file in files:
+        plugins = overlay(plugins, file.plugins)
+    if version < SPLIT_CRI:
+        plugins = _migrated(plugins)
+    return EffectiveConfig(version, subtable(plugins, RUNTIME_CRI) or {}, _disabled(files))
+
+
+def _effective_2_3(files: tuple[ConfigFile, ...]) -> EffectiveConfig:
+    """Merge as 2.3 and later: each file is brought to version 4 by itself."""
+    _refuse_newer(max(file.version for file in files), SERVER_PLUGINS, files)
+    plugins: Table = {}
+    for file in files:
+        current = _renamed(file) if file.version < FULL_PLUGIN_NAMES else file
+        tables = current.plugins
+        if current.version < SERVER_PLUGINS:
+            # In 2.4 the key is dropped on the way; it has no meaning there, so keeping it is safe.
+            tables = _migrated(tables)
+        plugins = overlay(plugins, tables)
+    return EffectiveConfig(SERVER_PLUGINS, subtable(plugins, RUNTIME_CRI) or {}, _disabled(files))
+
+
+def _renamed(file: ConfigFile) -> ConfigFile:
+    """Bring a version 1 file to version 2: short plugin names get their long form."""
+    plugins = {(GRPC_CRI if name == "cri" else name): node for name, node in file.plugins.items()}
+    disabled = tuple(GRPC_CRI if name == "cri" else name for name in file.disabled_plugins)
+    return replace(file, version=FULL_PLUGIN_NAMES, plugins=plugins, disabled_plugins=disabled)
+
+
+def _migrated(plugins: Table) -> Table:
+    """Move the CRI plugin's runtime part to its own plugin, which keeps what it has already."""
+    old = subtable(plugins, GRPC_CRI)
+    if old is None:
+        return plugins
+    new = copied(subtable(plugins, RUNTIME_CRI) or {})
+
+    new = fill_missing(new, old, _NOT_RUNTIME)
+    old_containerd = subtable(old, "containerd")
+    if old_containerd is not None:
+        inner = subtable(new, "containerd") or {}
+        new["containerd"] = fill_missing(inner, old_containerd, _NOT_RUNTIME_CONTAINERD)
+    return {**plugins, RUNTIME_CRI: new}
