@@ -1,0 +1,315 @@
+"""The adapter: ``KubeApi`` over HTTP.
+
+Owns connections, retries, deadlines, decoding and the mapping of answers to errors. Bodies stay
+the JSON objects that they are; nothing is validated here. Must not know: what is asked, or why.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+import aiohttp
+
+from gpucdi.api import fields
+from gpucdi_kube.api import APPLY_PATCH, KubeObject, Observer, RequestRecord, WatchEvent
+from gpucdi_kube.clock import Clock, SystemClock
+from gpucdi_kube.credentials import Credentials, CredentialsError, find
+from gpucdi_kube.errors import (
+    Gone,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    error_of,
+)
+from gpucdi_kube.retry import RetryPolicy, TokenBucket
+
+_LIST_RESTARTS = 3
+_WATCH_GRACE_S = 15.0
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    verb: str
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: object = None
+    content_type: str = "application/json"
+    # Sent twice, these end as if sent once. A create may already have happened when it fails.
+    repeatable: bool = True
+
+    @property
+    def title(self) -> str:
+        return f"{self.verb} {self.path}"
+
+
+class HttpKubeApi:
+    """``KubeApi`` over one aiohttp session. Make it inside a running event loop, and close it."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        user_agent: str = "gpucdi",
+        policy: RetryPolicy | None = None,
+        bucket: TokenBucket | None = None,
+        observe: Observer | None = None,
+        clock: Clock | None = None,
+        connections: int = 16,
+    ) -> None:
+        self._credentials = credentials
+        self._policy = policy or RetryPolicy()
+        self._bucket = bucket
+        self._observe = observe
+        self._clock = clock or SystemClock()
+        self._agent = user_agent
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections, ssl=credentials.ssl_context()),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def get(self, path: str) -> KubeObject | None:
+        """Return the object, or ``None`` when there is none (404)."""
+        try:
+            return await self._call(_Request("get", "GET", path))
+        except NotFound:
+            return None
+
+    async def list(
+        self, path: str, *, field_selector: str = "", label_selector: str = "", limit: int = 500
+    ) -> AsyncIterator[KubeObject]:
+        """Yield the items page by page; start anew, a few times, when the token expires."""
+        query = _selectors(field_selector, label_selector) | {"limit": str(limit)}
+        token, restarts = "", 0
+        while True:
+            paged = query | ({"continue": token} if token else {})
+            try:
+                page = await self._call(_Request("list", "GET", path, paged))
+            except Gone:
+                restarts += 1
+                if not token or restarts > _LIST_RESTARTS:
+                    raise
+                token = ""
+                continue
+            for item in fields.objects(page, "items"):
+                yield dict(item)
+            token = fields.text(fields.mapping(page, "metadata"), "continue")
+            if not token:
+                return
+
+    async def apply(
+        self, path: str, body: KubeObject, *, field_manager: str, force: bool = False
+    ) -> KubeObject:
+        """Server-side apply; JSON is YAML, so the body goes out as it is."""
+        query = {"fieldManager": field_manager, "force": "true" if force else "false"}
+        return await self._call(_Request("apply", "PATCH", path, query, body, APPLY_PATCH))
+
+    async def create(self, path: str, body: KubeObject) -> KubeObject:
+        """Create; repeated only when the server has certainly not seen it."""
+        return await self._call(_Request("create", "POST", path, body=body, repeatable=False))
+
+    async def replace(self, path: str, body: KubeObject) -> KubeObject:
+        """Replace; a lost answer may come back as ``Conflict`` with ourselves."""
+        return await self._call(_Request("replace", "PUT", path, body=body))
+
+    async def patch(self, path: str, body: object, *, content_type: str) -> KubeObject:
+        """Patch."""
+        return await self._call(
+            _Request("patch", "PATCH", path, body=body, content_type=content_type)
+        )
+
+    async def delete(self, path: str) -> None:
+        """Delete; 404 is success."""
+        try:
+            await self._call(_Request("delete", "DELETE", path))
+        except NotFound:
+            return
+
+    async def watch(
+        self, path: str, *, field_selector: str = "", resource_version: str = "", timeout_s: int
+    ) -> AsyncIterator[WatchEvent]:
+        """Yield events; a cut connection raises ``Unreachable``, an ERROR event its error."""
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
+        if resource_version:
+            query["resourceVersion"] = resource_version
+        request = _Request("watch", "GET", path, query | _selectors(field_selector, ""))
+        timeout = aiohttp.ClientTimeout(
+            total=timeout_s + _WATCH_GRACE_S, sock_connect=self._policy.connect_timeout_s
+        )
+        async with self._answer(request, timeout) as response:
+            async for line in _lines(response):
+                yield _watch_event(line, request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def _call(self, request: _Request) -> KubeObject:
+        """Send until there is an answer, the deadline is near, or trying again is wrong."""
+        started, attempt, renewed = self._clock.monotonic(), 0, False
+        while True:
+            if self._bucket is not None:
+                await self._bucket.take()
+            try:
+                return await self._once(request)
+            except Unauthorized:
+                # The kubelet rotates tokens under us; one fresh read decides.
+                if renewed:
+                    raise
+                renewed = True
+                await self._credentials.authorization.renew()
+                continue
+            except KubeError as error:
+                wait = self._wait_s(request, error, attempt)
+                if wait is None or self._spent(started) + wait >= self._policy.deadline_s:
+                    raise
+            await self._clock.sleep(wait)
+            attempt += 1
+
+    def _spent(self, started: float) -> float:
+        return self._clock.monotonic() - started
+
+    def _wait_s(self, request: _Request, error: KubeError, attempt: int) -> float | None:
+        """Return the pause before trying again, or ``None`` when that is wrong."""
+        if isinstance(error, TooManyRequests):
+            return self._policy.delay_s(attempt, retry_after_s=error.retry_after_s)
+        refused = isinstance(error.__cause__, aiohttp.ClientConnectorError)
+        if isinstance(error, ServerError | Unreachable) and (request.repeatable or refused):
+            return self._policy.delay_s(attempt)
+        return None
+
+    async def _once(self, request: _Request) -> KubeObject:
+        timeout = aiohttp.ClientTimeout(
+            total=self._policy.attempt_timeout_s, sock_connect=self._policy.connect_timeout_s
+        )
+        async with self._answer(request, timeout) as response:
+            return _object(await response.read(), request, response.status)
+
+    @asynccontextmanager
+    async def _answer(
+        self, request: _Request, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send once; yield a 2xx answer, raise the error of any other, and tell the observer."""
+        started, code = time.perf_counter(), 0
+        try:
+            async with self._session.request(
+                request.method,
+                self._url(request),
+                data=None if request.body is None else json.dumps(request.body),
+                headers=await self._headers(request),
+                timeout=limits,
+                proxy=self._credentials.proxy,
+                server_hostname=self._credentials.tls_server_name,
+            ) as response:
+                code = response.status
+                if code >= 400:  # noqa: PLR2004  # HTTP's own boundary
+                    raise await _error(response, request)
+                yield response
+        except (aiohttp.ClientError, TimeoutError) as error:
+            told = str(error) or type(error).__name__
+            raise Unreachable(f"{request.title}: {told}") from error
+        finally:
+            if self._observe is not None:
+                seconds = time.perf_counter() - started
+                self._observe(RequestRecord(request.verb, request.path, code, seconds))
+
+    def _url(self, request: _Request) -> str:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return f"{self._credentials.server}{request.path}{query}"
+
+    async def _headers(self, request: _Request) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": self._agent}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        try:
+            authorization = await self._credentials.authorization.header()
+        except CredentialsError as error:
+            raise Unauthorized(f"{request.title}: {error}", code=401) from error
+        if authorization:
+            headers["Authorization"] = authorization
+        return headers
+
+
+def _selectors(field_selector: str, label_selector: str) -> dict[str, str]:
+    chosen = {"fieldSelector": field_selector, "labelSelector": label_selector}
+    return {name: value for name, value in chosen.items() if value}
+
+
+def _object(data: bytes, request: _Request, code: int) -> KubeObject:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise ServerError(f"{request.title}: HTTP {code} without JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ServerError(f"{request.title}: HTTP {code} with JSON that is no object")
+    return found
+
+
+async def _error(response: aiohttp.ClientResponse, request: _Request) -> KubeError:
+    data = await response.read()
+    try:
+        status: object = json.loads(data)
+    except ValueError:
+        # A proxy in front of the API server answers in its own words.
+        status = {"message": data[:200].decode("utf-8", "replace").strip()}
+    return error_of(
+        response.status,
+        status,
+        request=request.title,
+        retry_after_s=_retry_after_s(response.headers.get("Retry-After", ""), status),
+    )
+
+
+def _retry_after_s(header: str, status: object) -> float:
+    if header.isdigit():
+        return float(header)
+    return float(fields.integer(fields.mapping(status, "details"), "retryAfterSeconds", 1))
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Split a watch into lines of any length; aiohttp's own reader has a limit."""
+    rest = b""
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line
+
+
+def _watch_event(line: bytes, request: _Request) -> WatchEvent:
+    event = _object(line, request, 200)
+    kind, found = fields.text(event, "type"), dict(fields.mapping(event, "object"))
+    if kind == "ERROR":
+        raise error_of(fields.integer(found, "code", 500), found, request=request.title)
+    return WatchEvent(kind, found)
+
+
+async def connect(
+    kubeconfig: str | None = None,
+    *,
+    context: str | None = None,
+    user_agent: str = "gpucdi",
+    policy: RetryPolicy | None = None,
+    bucket: TokenBucket | None = None,
+    observe: Observer | None = None,
+) -> HttpKubeApi:
+    """Return a connection: the Pod's service account, or a kubeconfig when one is named or needed.
+
+    Nothing is sent yet. Raises ``CredentialsError`` when there is neither.
+    """
+    return HttpKubeApi(
+        await find(kubeconfig, context),
+        user_agent=user_agent,
+        policy=policy,
+        bucket=bucket,
+        observe=observe,
+    )
