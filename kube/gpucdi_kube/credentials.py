@@ -17,8 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import yaml
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_READ_AGAIN_S = 60.0
+
+# kubernetes.aio.config expects a well-formed file and stumbles in Python's own words otherwise.
+_UNREADABLE = (OSError, ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError)
 
 
 class CredentialsError(Exception):
@@ -157,7 +162,7 @@ async def from_kubeconfig(path: str | None, context: str | None = None) -> Crede
 
     try:
         header = await load()
-    except (config.ConfigException, OSError, ValueError) as error:
+    except (config.ConfigException, *_UNREADABLE) as error:
         raise CredentialsError(f"kubeconfig {path or '(default)'}: {error}") from error
     return Credentials(
         server=settings.host.rstrip("/"),
