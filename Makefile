@@ -37,7 +37,7 @@ format: $(STAMP) ## Let ruff format and mend
 	$(BIN)/ruff check --fix .
 
 lab: $(STAMP) ## Build and cache the lab's programs (needs Go; installs Debian packages as root)
-	$(BIN)/python tests/lab/build.py
+	$(BIN)/python -m tests.lab.build
 
 e2e: lab ## The incident on a one-node cluster with the real runtime and kubelet
 	$(BIN)/python -m pytest -m e2e
