@@ -6,7 +6,7 @@ beside them, so that a node with 16 GPUs of 7 MIG instances stays below 32 KB.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gpucdi.api import fields
 from gpucdi.api.conditions import Condition
@@ -31,6 +31,7 @@ NAMES_SHOWN = 16
 FINDINGS_SHOWN = 24
 REPAIRS_SHOWN = 10
 TEXT_LIMIT = 1024
+SUMMARY_LIMIT = 128
 
 
 def read_status(source: object) -> NodeStatus:
@@ -69,6 +70,7 @@ def write_status(status: NodeStatus) -> dict[str, Json]:
             "migInstances": mig,
             "kinds": f"{resolved}/{len(status.kinds)}",
             "missing": status.missing,
+            **_summary_of_runtimes(status.handlers),
         },
         gpus=_write_gpus(status.gpus),
         handlers=[_write_handler(handler) for handler in status.handlers],
@@ -77,6 +79,19 @@ def write_status(status: NodeStatus) -> dict[str, Json]:
         repairs=[_write_repair(repair) for repair in status.repairs[-REPAIRS_SHOWN:]],
         conditions=[condition.to_json() for condition in status.conditions],
     )
+
+
+def _summary_of_runtimes(handlers: tuple[HandlerStatus, ...]) -> dict[str, Json]:
+    """Return versions and modes of the node's NVIDIA handlers, each once, for the wide columns."""
+    ours = [handler for handler in handlers if handler.is_nvidia or handler.toolkit]
+    return fields.compact(
+        toolkit=_listed(handler.toolkit for handler in ours),
+        mode=_listed(handler.mode for handler in ours),
+    )
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ",".join(sorted({value for value in values if value}))[:SUMMARY_LIMIT]
 
 
 def _cause(source: object) -> Cause | None:
