@@ -1,0 +1,135 @@
+"""When the host itself says that now is no time to write.
+
+Owns: the reasons for a hold that the agent finds on its own node, since when each is true, and what
+ends it. Must not know: the holds that the operator asks for; those come with the intent.
+
+A hold stops writing names. It never stops looking, nor taking names away that somebody else has
+begun to define.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from gpucdi.api import Hold
+from gpucdi.host import HostTree
+from gpucdi.node import Observation
+from gpucdi.toolkit import HandlerRuntime
+from gpucdi_agent.inventory import DRIVER_READY, Count
+
+TOOLKIT_REINSTALL = "ToolkitReinstall"
+DRIVER_NOT_VALIDATED = "DriverNotValidated"
+NVML_UNAVAILABLE = "NvmlUnavailable"
+FEWER_GPUS = "FewerGpusThanKernel"
+MIG_PENDING = "MigPending"
+DISPUTED = "Disputed"
+
+# GPU Operator's validator removes driver-ready whenever its Pod is bounced, as after each MIG
+# change; only a longer absence means something.
+VALIDATOR_BOUNCE_SECONDS = 120.0
+DISPUTE_WINDOW_SECONDS = 600.0
+DISPUTE_LIMIT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What holds are judged by."""
+
+    host: HostTree
+    observation: Observation
+    count: Count
+
+
+@dataclass(slots=True)
+class HoldKeeper:
+    """Judges holds pass by pass and remembers since when each has lasted.
+
+    ``now`` gives RFC 3339, ``monotonic`` seconds.
+    """
+
+    now: Callable[[], str]
+    monotonic: Callable[[], float]
+    _since: dict[str, str] = field(default_factory=dict)
+    _unready_since: float | None = None
+    _disputes: list[float] = field(default_factory=list)
+
+    def dispute(self, times: int = 1) -> None:
+        """Somebody changed or removed our file after we had written it."""
+        self._disputes += [self.monotonic()] * times
+
+    def judge(self, situation: Situation) -> Hold | None:
+        """Return the first hold that is true now; ``message`` says what ends it."""
+        found = dict(self._reasons(situation))
+        self._since = {reason: self._since.get(reason) or self.now() for reason in found}
+        for reason, message in found.items():
+            return Hold(reason, self._since[reason], message)
+        return None
+
+    def _reasons(self, situation: Situation) -> Iterator[tuple[str, str]]:
+        yield from _driver_reasons(situation.count)
+        yield from _toolkit_reasons(situation)
+        yield from self._validation_reasons(situation.host)
+        yield from self._dispute_reasons()
+
+    def _validation_reasons(self, host: HostTree) -> Iterator[tuple[str, str]]:
+        expected = host.exists(posixpath.dirname(DRIVER_READY))
+        if not expected or host.exists(DRIVER_READY):
+            self._unready_since = None
+            return
+        if self._unready_since is None:
+            self._unready_since = self.monotonic()
+        if self.monotonic() - self._unready_since >= VALIDATOR_BOUNCE_SECONDS:
+            yield DRIVER_NOT_VALIDATED, f"ends when the driver's validator writes {DRIVER_READY}"
+
+    def _dispute_reasons(self) -> Iterator[tuple[str, str]]:
+        horizon = self.monotonic() - DISPUTE_WINDOW_SECONDS
+        self._disputes = [moment for moment in self._disputes if moment > horizon]
+        if len(self._disputes) > DISPUTE_LIMIT:
+            minutes = DISPUTE_WINDOW_SECONDS / 60
+            what = (
+                f"our file was changed or removed {len(self._disputes)} times in {minutes:.0f} min"
+            )
+            yield DISPUTED, f"{what}: find out by whom; ends when it is left alone for as long"
+
+
+def _driver_reasons(count: Count) -> Iterator[tuple[str, str]]:
+    inventory = count.inventory
+    if inventory.gpus.source != "nvml":
+        # Without NVML neither index nor MIG is known, and nvidia-ctk could not generate either.
+        yield NVML_UNAVAILABLE, "ends when NVML answers; the finding about it says what to do"
+    elif inventory.kernel_count is not None:
+        accounted = inventory.gpus.count + count.failed
+        if accounted < inventory.kernel_count:
+            what = f"NVML sees {accounted} of the kernel's {inventory.kernel_count} GPUs"
+            yield FEWER_GPUS, f"{what}; ends when it sees them all"
+    if count.mig_pending:
+        yield MIG_PENDING, f"ends when the MIG mode of {', '.join(count.mig_pending)} has changed"
+
+
+def _toolkit_reasons(situation: Situation) -> Iterator[tuple[str, str]]:
+    # The toolkit container removes its whole directory at each start and lays it anew.
+    for runtime in situation.observation.runtimes:
+        missing = _missing_part(situation.host, runtime)
+        if missing is not None:
+            handler = runtime.handler.name
+            yield TOOLKIT_REINSTALL, f"handler {handler}: ends when {missing} is back"
+            return
+
+
+def _missing_part(host: HostTree, runtime: HandlerRuntime) -> str | None:
+    binary = runtime.handler.binary.value
+    if binary is None or not binary.startswith("/") or "nvidia" not in posixpath.basename(binary):
+        return None
+    if not host.exists(binary):
+        return binary
+    config = runtime.config
+    # A toolkit of its own directory keeps its configuration there; defaults are no choice of it.
+    if config is not None and not config.exists and _is_below(config.file, binary):
+        return config.file
+    return None
+
+
+def _is_below(path: str, binary: str) -> bool:
+    return path.startswith(posixpath.dirname(binary) + "/")

@@ -1,0 +1,220 @@
+"""One pass over the node: look, judge, repair if that is wanted and allowed, look again, report.
+
+Owns: the order of these steps and what each mode permits. Must not know: what triggers a pass, nor
+the API server; every part of the world comes in as an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from gpucdi.api import Hold, Intent, NodeStatus, RepairMode, RepairRecord
+from gpucdi.findings import Cause, Finding, Severity, Who
+from gpucdi.host import HostTree
+from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
+from gpucdi.programs import Programs
+from gpucdi.repair import Generation, Plan, WriteFile, plan, removal, sha256_text, wanted
+from gpucdi_agent.backoff import Backoff
+from gpucdi_agent.generator import Generator
+from gpucdi_agent.holds import HoldKeeper, Situation
+from gpucdi_agent.inventory import Count, take_inventory
+from gpucdi_agent.nvml import Nvml
+from gpucdi_agent.state import Memory, StateStore
+from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction, boot_id, message_of
+
+_BAD = {FAILED, ROLLED_BACK}
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What a pass found and did. ``records`` are the file changes of this pass alone."""
+
+    status: NodeStatus
+    observation: Observation
+    records: tuple[RepairRecord, ...] = ()
+    plan: Plan = field(default_factory=Plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Everything of the world that a pass uses.
+
+    Without ``nvml`` the kernel module's list is the inventory (a captured tree). Without
+    ``transaction`` nothing is ever written; without ``holds`` none is judged (a foreground
+    repair that a person asked for). ``now`` gives RFC 3339.
+    """
+
+    host: HostTree
+    programs: Programs
+    nvml: Nvml | None
+    now: Callable[[], str]
+    monotonic: Callable[[], float]
+    generator: Generator | None = None
+    state: StateStore | None = None
+    transaction: Transaction | None = None
+    holds: HoldKeeper | None = None
+
+
+class NodePass:
+    """Runs passes one after the other and keeps what one needs from the last."""
+
+    def __init__(self, surroundings: Surroundings, previous: NodeStatus | None = None) -> None:
+        self._world = surroundings
+        self._previous = previous
+        self._driver_roots: tuple[str, ...] = ()
+        self._backoff = Backoff(surroundings.monotonic)
+        memory = surroundings.state.memory() if surroundings.state else None
+        self._history = memory.repairs if memory else ()
+        self._expected = _expected(surroundings.host, memory)
+        self._failures: dict[str, Finding] = {}
+
+    def run(self, intent: Intent, generation: int | None = None) -> PassResult:
+        """Look at the node and do what ``intent`` asks for; raises nothing over the node's state."""
+        world = self._world
+        records = list(self._recover())
+        count = take_inventory(world.host, world.nvml, self._driver_roots)
+        observation = observe(world.host, world.programs, count.inventory, intent)
+        self._driver_roots = _driver_roots(observation)
+        assessment = assess(observation, world.host)
+        self._notice_disputes()
+        hold = intent.hold or self._local_hold(observation, count)
+        planned, extra = self._plan(assessment, intent, hold)
+        if planned.actions and world.transaction is not None:
+            records += self._apply(world.transaction, planned)
+            observation = observe(world.host, world.programs, count.inventory, intent)
+            assessment = assess(observation, world.host)
+        extra += tuple(_failure(record) for record in records if record.result in _BAD)
+        context = PassContext(
+            now=world.now(),
+            mode=intent.mode,
+            generation=generation,
+            hold=hold,
+            repairs=self._history,
+            extra=extra,
+        )
+        self._previous = node_status(assessment, context, self._previous)
+        return PassResult(self._previous, observation, tuple(records), planned)
+
+    def _recover(self) -> tuple[RepairRecord, ...]:
+        transaction = self._world.transaction
+        if transaction is None:
+            return ()
+        try:
+            records = transaction.recover()
+        except OSError as error:
+            return (self._trouble(error),)
+        self._take(records)
+        return records
+
+    def _apply(self, transaction: Transaction, planned: Plan) -> tuple[RepairRecord, ...]:
+        try:
+            records = transaction.apply(planned)
+        except OSError as error:
+            # The journal stays, and the next pass finishes what it can.
+            records = (self._trouble(error),)
+        self._take(records)
+        for record in records:
+            self._backoff.note("apply", failed=record.result in _BAD)
+        return records
+
+    def _trouble(self, error: OSError) -> RepairRecord:
+        return RepairRecord(
+            time=self._world.now(), kind="", file="", result=FAILED, message=message_of(error)
+        )
+
+    def _take(self, records: tuple[RepairRecord, ...]) -> None:
+        for record in records:
+            if record.file:
+                self._expected[record.file] = record.after
+        if records and self._world.state is not None:
+            self._history = self._world.state.memory().repairs
+
+    def _plan(
+        self, assessment: Assessment, intent: Intent, hold: Hold | None
+    ) -> tuple[Plan, tuple[Finding, ...]]:
+        host = self._world.host
+        if self._world.transaction is None or intent.mode is RepairMode.OBSERVE:
+            return Plan(), ()
+        if intent.mode is RepairMode.OFF:
+            return removal(assessment.observation, host), ()
+        if hold is not None:
+            shrunk = plan(assessment, host, (), {})
+            actions = tuple(
+                action
+                for action in shrunk.actions
+                if not isinstance(action, WriteFile) or not action.added
+            )
+            return replace(shrunk, actions=actions, refusals=()), ()
+        generations = wanted(assessment, host)
+        generated = {item.kind: self._generate(item) for item in generations}
+        planned = plan(assessment, host, generations, generated)
+        if planned.actions and not self._backoff.allows("apply"):
+            planned = replace(planned, actions=())
+        return planned, planned.refusals
+
+    def _generate(self, generation: Generation) -> bytes | Finding:
+        key = f"{generation.kind} {generation.fingerprint}"
+        if key in self._failures and not self._backoff.allows(key):
+            return self._failures[key]
+        if self._world.generator is None:
+            raise AssertionError("a pass that may write has a generator")
+        made = self._world.generator.generate(generation)
+        self._backoff.note(key, failed=isinstance(made, Finding))
+        self._failures.pop(key, None)
+        if isinstance(made, Finding):
+            self._failures = {key: made}
+        return made
+
+    def _local_hold(self, observation: Observation, count: Count) -> Hold | None:
+        if self._world.holds is None:
+            return None
+        return self._world.holds.judge(Situation(self._world.host, observation, count))
+
+    def _notice_disputes(self) -> None:
+        """Count each time that somebody else has changed or removed a file of ours."""
+        for path, expected in list(self._expected.items()):
+            found = _hash(self._world.host, path)
+            if found == expected:
+                continue
+            self._expected[path] = found
+            if self._world.holds is not None:
+                self._world.holds.dispute()
+
+
+def _expected(host: HostTree, memory: Memory | None) -> dict[str, str]:
+    """Return the hashes that our files should have; after a reboot whatever is there is right."""
+    if memory is None or memory.written is None:
+        return {}
+    if memory.boot_id != boot_id(host):
+        return {path: _hash(host, path) for path in memory.written}
+    return dict(memory.written)
+
+
+def _hash(host: HostTree, path: str) -> str:
+    try:
+        return sha256_text(host.read(path))
+    except OSError:
+        return ""
+
+
+def _driver_roots(observation: Observation) -> tuple[str, ...]:
+    found = [
+        runtime.config.driver_root.value
+        for runtime in observation.runtimes
+        if runtime.config is not None and runtime.config.driver_root.value.startswith("/")
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _failure(record: RepairRecord) -> Finding:
+    done = "undone" if record.result == ROLLED_BACK else "not made"
+    return Finding(
+        cause=Cause.REPAIR_REFUSED,
+        severity=Severity.ERROR,
+        message=f"the repair of {record.kind or 'this node'} was {done}: {record.message}",
+        advice="see that the file's directory and /var/lib/gpucdi can be written; gpucdi tries again",
+        who=Who.ADMIN,
+        file=record.file or None,
+        kind=record.kind or None,
+    )

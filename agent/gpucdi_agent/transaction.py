@@ -1,0 +1,238 @@
+"""Making a plan's file changes, all proven or none, also across a crash.
+
+Owns: the order journal, write, verify, keep or roll back; and the guard that only files of ours are
+ever touched. Must not know: why the plan is as it is.
+
+The journal says what was about to change and what has to resolve afterwards. Whoever starts after
+a crash needs nothing else to finish: see :meth:`Transaction.recover`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gpucdi.api import RepairRecord
+from gpucdi.api.names import OWN_FILE_MARK, OWN_FILE_PREFIX
+from gpucdi.cdi import Reader
+from gpucdi.host import FileKind, HostTree
+from gpucdi.repair import Plan, WriteFile, sha256_text
+from gpucdi_agent.files import Files
+from gpucdi_agent.state import Journal, JournalEntry, StateStore
+
+SPEC_MODE = 0o644
+SUCCEEDED, ROLLED_BACK, FAILED, REMOVED = "Succeeded", "RolledBack", "Failed", "Removed"
+_Contents = dict[str, bytes | None]
+
+
+class NotOursError(OSError):
+    """A file lies where ours should, without our mark, or it changed since the plan was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Applies plans on one host. ``now`` gives RFC 3339."""
+
+    host: HostTree
+    state: StateStore
+    files: Files
+    now: Callable[[], str]
+
+    def apply(self, plan: Plan) -> tuple[RepairRecord, ...]:
+        """Make the changes of ``plan`` and return a record for each file.
+
+        The records say how it ended; nothing is raised for what the disk or somebody else does.
+        """
+        before: _Contents = {}
+        try:
+            for action in plan.actions:
+                before[action.path] = self._guarded(action.path, action.before)
+            journal = self._open(plan, before)
+        except OSError as error:
+            return self._unstarted(plan, error)
+        try:
+            for action in plan.actions:
+                if isinstance(action, WriteFile):
+                    self._write(action.path, action.content)
+                else:
+                    self.files.remove(self.host.outside(action.path))
+        except OSError as error:
+            self._restore(journal, before)
+            return self._close(journal, FAILED, message_of(error))
+        return self._judge(journal, before)
+
+    def recover(self) -> tuple[RepairRecord, ...]:
+        """Finish the transaction that a crash interrupted; no record when there was none.
+
+        Changes already made stay if they hold what the journal promised, and are undone if the
+        state before was better for any reader. Changes not made are left to the next pass, which
+        plans anew from what it finds.
+        """
+        journal = self.state.journal()
+        if journal is None:
+            return ()
+        before: _Contents = {}
+        done: list[JournalEntry] = []
+        for entry in journal.entries:
+            if self._hash(entry.path) != entry.after:
+                continue
+            try:
+                before[entry.path] = self.state.backup(entry.backup) if entry.backup else None
+            except OSError:
+                continue
+            done.append(entry)
+        finished = Journal(journal.time, tuple(done), journal.must_resolve)
+        if not done:
+            self.state.close_journal()
+            return ()
+        return self._judge(finished, before)
+
+    def _open(self, plan: Plan, before: Mapping[str, bytes | None]) -> Journal:
+        entries = []
+        for action in plan.actions:
+            content = before[action.path]
+            write = action if isinstance(action, WriteFile) else None
+            entries.append(
+                JournalEntry(
+                    path=action.path,
+                    kind=action.kind,
+                    before=action.before,
+                    after=sha256_text(write.content) if write else "",
+                    backup=self.state.back_up(action.path, content) if content else "",
+                    added=write.added if write else 0,
+                    removed=action.removed,
+                )
+            )
+        journal = Journal(self.now(), tuple(entries), plan.must_resolve)
+        self.state.open_journal(journal)
+        return journal
+
+    def _judge(self, journal: Journal, before: _Contents) -> tuple[RepairRecord, ...]:
+        lost, regained = self._outcome(journal.must_resolve, before)
+        if regained:
+            self._restore(journal, before)
+            return self._close(journal, ROLLED_BACK, f"{regained[0]} stopped resolving")
+        # What is missing for another reason (somebody else moved meanwhile) is the next pass's.
+        return self._close(journal, SUCCEEDED, f"{lost[0]} does not resolve" if lost else "")
+
+    def _outcome(
+        self, must_resolve: tuple[tuple[Reader, frozenset[str]], ...], before: _Contents
+    ) -> tuple[list[str], list[str]]:
+        """Return the names that do not resolve now, and those of them that did before."""
+        lost: set[str] = set()
+        regained: set[str] = set()
+        for reader, names in must_resolve:
+            missing = names - set(reader.load(self.host).devices)
+            if missing:
+                overlay = self._overlay(reader, before)
+                lost |= missing
+                regained |= missing & set(reader.load(self.host, overlay=overlay).devices)
+        return sorted(lost), sorted(regained)
+
+    def _overlay(self, reader: Reader, contents: _Contents) -> _Contents:
+        overlay: _Contents = {}
+        for path, content in contents.items():
+            directory, name = posixpath.split(path)
+            for spelling in (directory, *reader.spec_dirs):
+                if self.host.realpath(spelling) == self.host.realpath(directory):
+                    overlay[posixpath.join(spelling, name)] = content
+        return overlay
+
+    def _restore(self, journal: Journal, before: _Contents) -> None:
+        for entry in reversed(journal.entries):
+            if self._hash(entry.path) != entry.after:
+                continue
+            content = before[entry.path]
+            if content is None:
+                self.files.remove(self.host.outside(entry.path))
+            else:
+                self._write(entry.path, content)
+
+    def _close(self, journal: Journal, result: str, message: str) -> tuple[RepairRecord, ...]:
+        records = tuple(
+            RepairRecord(
+                time=journal.time,
+                kind=entry.kind,
+                file=entry.path,
+                result=REMOVED if result == SUCCEEDED and not entry.after else result,
+                added=entry.added,
+                removed=entry.removed,
+                before=entry.before,
+                after=self._hash(entry.path),
+                message=message,
+            )
+            for entry in journal.entries
+        )
+        self._remember(records)
+        self.state.close_journal()
+        return records
+
+    def _remember(self, records: tuple[RepairRecord, ...]) -> None:
+        memory = self.state.memory()
+        # A crash between this and the end of the journal must not tell the same thing twice.
+        known = {(record.time, record.file) for record in memory.repairs}
+        fresh = tuple(record for record in records if (record.time, record.file) not in known)
+        written = dict(memory.written or {})
+        for record in records:
+            if record.after:
+                written[record.file] = record.after
+            else:
+                written.pop(record.file, None)
+        self.state.remember_repairs((*memory.repairs, *fresh), written, boot_id(self.host))
+
+    def _unstarted(self, plan: Plan, error: OSError) -> tuple[RepairRecord, ...]:
+        return tuple(
+            RepairRecord(
+                time=self.now(),
+                kind=action.kind,
+                file=action.path,
+                result=FAILED,
+                before=action.before,
+                after=action.before,
+                message=message_of(error),
+            )
+            for action in plan.actions
+        )
+
+    def _guarded(self, path: str, expected: str) -> bytes | None:
+        """Return what lies at ``path``, having made sure that it is ours to change."""
+        if not posixpath.basename(path).startswith(OWN_FILE_PREFIX):
+            raise NotOursError(errno.EPERM, "not a file of gpucdi", path)
+        content: bytes | None = None
+        try:
+            if self.host.lstat(path).kind is not FileKind.FILE:
+                raise NotOursError(errno.EEXIST, "something else than a file has our name", path)
+            content = self.host.read(path)
+        except FileNotFoundError:
+            pass
+        if content is not None and not content.startswith(OWN_FILE_MARK.encode()):
+            raise NotOursError(errno.EEXIST, "somebody else's file has our name", path)
+        if (sha256_text(content) if content is not None else "") != expected:
+            raise NotOursError(errno.ESTALE, "changed since the plan was made", path)
+        return content
+
+    def _write(self, path: str, content: bytes) -> None:
+        self.files.replace(self.host.outside(path), content, SPEC_MODE)
+
+    def _hash(self, path: str) -> str:
+        try:
+            return sha256_text(self.host.read(path))
+        except OSError:
+            return ""
+
+
+def boot_id(host: HostTree) -> str:
+    """Return the kernel's identifier of this boot, empty where it cannot be read."""
+    try:
+        return host.read("/proc/sys/kernel/random/boot_id", 4096).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def message_of(error: OSError) -> str:
+    """Return one line about a failed system call, with its file."""
+    text = error.strerror or os.strerror(error.errno or errno.EIO)
+    return f"{error.filename}: {text}" if error.filename else text
