@@ -1,0 +1,51 @@
+"""What a spec file means to define, even when no reader accepts it.
+
+Owns: a lenient look at a file's kind and device names, used to explain and never to decide. Must
+not know: versions.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .nodes import (
+    MappingNode,
+    Node,
+    OverBoundError,
+    ScalarNode,
+    SequenceNode,
+    UnreadableYamlError,
+    first_document,
+)
+from .outcome import Accepted, SpecOutcome
+
+_KIND_TEXT = re.compile(
+    rb"""^[\s{,]*["']?kind["']?\s*:\s*["']?([\w./-]+)""", re.MULTILINE | re.IGNORECASE
+)
+
+
+def claims_of(data: bytes, outcome: SpecOutcome) -> tuple[str, frozenset[str] | None]:
+    """Return the kind and the device names; the names are ``None`` when nobody can tell."""
+    if isinstance(outcome, Accepted):
+        spec = outcome.spec
+        return spec.kind, frozenset(device.name for device in spec.devices)
+    try:
+        root = first_document(data, v3=True)
+    except (UnreadableYamlError, OverBoundError):
+        found = _KIND_TEXT.search(data)
+        return (found[1].decode("ascii", "replace") if found else ""), None
+    kind = _child(root, "kind")
+    devices = _child(root, "devices")
+    items = devices.items if isinstance(devices, SequenceNode) else []
+    names = (_child(item, "name") for item in items)
+    return _text(kind), frozenset(filter(None, map(_text, names)))
+
+
+def _child(node: Node | None, name: str) -> Node | None:
+    if not isinstance(node, MappingNode):
+        return None
+    return next((value for key, value in node.pairs if _text(key).lower() == name), None)
+
+
+def _text(node: Node | None) -> str:
+    return node.value if isinstance(node, ScalarNode) else ""

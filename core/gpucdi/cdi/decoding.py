@@ -1,0 +1,107 @@
+"""What both decoders share: failures, the alias count, and building the model from raw values.
+
+Owns: the intermediate form (nested dicts by attribute, as a Go struct would hold it) and its way
+into :mod:`gpucdi.cdi.model`. Must not know: either decoder's rules.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from types import MappingProxyType
+from typing import cast
+
+from .gotext import from_bytes
+from .nodes import AliasNode, Node
+from .schema import Scalar, Sequence, Struct, Type
+
+Raw = dict[str, object]
+"""A struct's fields by attribute; a field that was never set is absent."""
+
+_ALIAS_FEW, _ALIAS_MANY = 400_000, 4_000_000
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+
+
+class DecodeError(ValueError):
+    """The file is not a spec; the message is what follows ``failed to unmarshal CDI Spec: ``."""
+
+
+class AliasGuard:
+    """go-yaml's protection against aliases that contain themselves or grow without measure.
+
+    Source: ``go-yaml/yaml`` decode.go, ``allowedAliasRatio``; the same in v2 and v3.
+    """
+
+    __slots__ = ("_active", "_aliased", "_depth", "_seen")
+
+    def __init__(self) -> None:
+        self._active: set[int] = set()
+        self._seen = 0
+        self._aliased = 0
+        self._depth = 0
+
+    def count(self) -> None:
+        """Count one decoded node."""
+        self._seen += 1
+        if self._depth:
+            self._aliased += 1
+            if self._aliased > 100 and self._seen > 1000:  # noqa: PLR2004 - go-yaml's numbers
+                self._check_ratio()
+
+    def _check_ratio(self) -> None:
+        if self._seen <= _ALIAS_FEW:
+            allowed = 0.99
+        elif self._seen >= _ALIAS_MANY:
+            allowed = 0.10
+        else:
+            allowed = 0.99 - 0.89 * (self._seen - _ALIAS_FEW) / (_ALIAS_MANY - _ALIAS_FEW)
+        if self._aliased / self._seen > allowed:
+            raise DecodeError("yaml: document contains excessive aliasing")
+
+    def enter(self, alias: AliasNode) -> Node:
+        """Follow ``alias``; :meth:`leave` must be called when its target is decoded."""
+        if id(alias) in self._active:
+            raise DecodeError(f"yaml: anchor '{alias.name}' value contains itself")
+        self._active.add(id(alias))
+        self._depth += 1
+        return alias.target
+
+    def leave(self, alias: AliasNode) -> None:
+        """Undo :meth:`enter`."""
+        self._depth -= 1
+        self._active.discard(id(alias))
+
+
+def binary(text: str) -> str:
+    """Decode a ``!!binary`` scalar as Go's base64.StdEncoding does (line breaks are skipped)."""
+    compact = text.replace("\n", "").replace("\r", "")
+    if not _BASE64.fullmatch(compact):
+        raise DecodeError("yaml: !!binary value contains invalid base64 data")
+    return from_bytes(base64.b64decode(compact))
+
+
+def build(kind: Type, raw: object) -> object:
+    """Turn the raw value of a field into what the model holds."""
+    if isinstance(kind, Scalar):
+        return raw
+    if isinstance(kind, Struct):
+        return _build_struct(kind, cast("Raw | None", raw))
+    if raw is None:
+        return None
+    if isinstance(kind, Sequence):
+        items = cast("list[object]", raw)
+        if isinstance(kind.item, Scalar):
+            return tuple(items)
+        return tuple(each if each is kind.nil else build(kind.item, each) for each in items)
+    return MappingProxyType(cast("dict[str, str]", raw))
+
+
+def _build_struct(struct: Struct, raw: Raw | None) -> object:
+    if raw is None:
+        return None
+    values = {}
+    for each in struct.fields.values():
+        value = raw.get(each.attribute)
+        if value is not None:
+            values[each.attribute] = build(each.type, value)
+    return struct.build(**values)

@@ -1,0 +1,162 @@
+"""Writing a spec as text, the way the newest library does.
+
+Owns: yaml.v3's layout (struct order, four spaces, sequences indented) and its choice of quotes.
+Must not know: files.
+
+Source: ``go.yaml.in/yaml/v3`` encode.go, emitterc.go and sorter.go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+
+from yaml.emitter import Emitter
+
+from .library import NEWEST
+from .model import Spec
+from .scalars import NO, STR, YES, resolve
+from .schema import Scalar, Sequence, Struct, TextMap, Type, spec_schema
+from .validation import minimum_version
+
+_INDENT = 4
+_BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
+_OLD_BOOLS = YES | NO
+_ALWAYS = frozenset(("cdiVersion", "kind", "devices", "name", "path", "hookName", "containerPath"))
+_ANALYSER = Emitter(None)  # type: ignore[arg-type] # only its analysis is used, no stream
+
+
+def dump_spec(spec: Spec, *, keep_version: bool = False) -> bytes:
+    """Return ``spec`` as canonical YAML with the lowest ``cdiVersion`` that its features need.
+
+    With ``keep_version`` the declared version stays. Text that YAML cannot hold (lone surrogates,
+    control characters) is escaped in double quotes.
+    """
+    if not keep_version:
+        spec = dataclasses.replace(spec, cdi_version=minimum_version(spec))
+    lines = ["---", *_mapping(spec, spec_schema(NEWEST), 0)]
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _mapping(value: object, struct: Struct, column: int) -> Iterator[str]:
+    for each in struct.fields.values():
+        content = getattr(value, each.attribute)
+        always = each.name in _ALWAYS or (struct.name == "Device" and each.name == "containerEdits")
+        always = always or (struct.name == "Mount" and each.name == "hostPath")
+        always = always or struct.name == "LinuxNetDevice"
+        if always or not _is_zero(content, each.type):
+            yield from _pair(each.name, content, each.type, column)
+
+
+def _is_zero(value: object, kind: Type) -> bool:
+    if isinstance(kind, Scalar) and kind.pointer:
+        return value is None
+    if isinstance(kind, Struct):
+        return value is None if kind.pointer else value == kind.build()
+    return not value
+
+
+def _pair(name: str, value: object, kind: Type, column: int) -> Iterator[str]:
+    lead = " " * column + name + ":"
+    inner = _INDENT * ((column + _INDENT) // _INDENT)
+    if isinstance(kind, Scalar):
+        yield from _scalar_lines(lead + " ", value, inner)
+        return
+    if isinstance(kind, Struct):
+        lines = list(_mapping(value, kind, inner))
+        yield from [lead, *lines] if lines else [lead + " {}"]
+        return
+    if not value:
+        yield f"{lead} []"
+        return
+    yield lead
+    if isinstance(kind, TextMap) and isinstance(value, Mapping):
+        for key in sorted(value, key=_natural):
+            yield from _scalar_lines(f"{' ' * inner}{_scalar(key)}: ", value[key], inner + _INDENT)
+    elif isinstance(kind, Sequence) and isinstance(value, tuple):
+        for item in value:
+            yield from _item(item, kind.item, inner)
+
+
+def _item(item: object, kind: Scalar | Struct, column: int) -> Iterator[str]:
+    lead = " " * column + "- "
+    if isinstance(kind, Scalar):
+        yield from _scalar_lines(lead, item, _INDENT * ((column + _INDENT) // _INDENT))
+        return
+    lines = list(_mapping(item, kind, column + 2))
+    yield lead + lines[0].lstrip(" ") if lines else lead + "{}"
+    yield from lines[1:]
+
+
+def _scalar_lines(lead: str, value: object, column: int) -> Iterator[str]:
+    text = value if isinstance(value, str) else None
+    if text is None or "\n" not in text or not _may_be_literal(text):
+        yield lead + _scalar(value)
+        return
+    body = text.removesuffix("\n")
+    ending = "-" if body == text else "+" if body.endswith("\n") or not body else ""
+    hint = str(_INDENT) if text[0] in " \n" else ""
+    yield f"{lead}|{hint}{ending}"
+    for line in body.split("\n"):
+        yield " " * column + line if line else ""
+
+
+def _may_be_literal(text: str) -> bool:
+    return bool(_ANALYSER.analyze_scalar(text).allow_block) and text.isprintable() is False
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return str(value)
+    tag = resolve("", value, v3=True)[0]
+    plain = tag == STR and value not in _OLD_BOOLS and not _BASE60.fullmatch(value)
+    analysis = _ANALYSER.analyze_scalar(value)
+    if plain and "\n" not in value:
+        if analysis.allow_block_plain and value != "<<":
+            return value
+        if analysis.allow_single_quoted and value:
+            return "'" + value.replace("'", "''") + "'"
+    return _double_quoted(value)
+
+
+_ESCAPES = {
+    "\0": "0",
+    "\a": "a",
+    "\b": "b",
+    "\t": "t",
+    "\n": "n",
+    "\v": "v",
+    "\f": "f",
+    "\r": "r",
+    "\x1b": "e",
+    '"': '"',
+    "\\": "\\",
+    "\x85": "N",
+    "\xa0": "_",
+    "\u2028": "L",
+    "\u2029": "P",
+}
+
+
+def _double_quoted(text: str) -> str:
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return "\\" + _ESCAPES[character]
+    code = ord(character)
+    if 0x20 <= code <= 0x7E or (character.isprintable() and code != 0xFEFF):  # noqa: PLR2004 - ASCII
+        return character
+    if code <= 0xFF:  # noqa: PLR2004 - one byte
+        return f"\\x{code:02X}"
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"  # noqa: PLR2004 - one plane
+
+
+def _natural(key: str) -> list[tuple[int, int, str]]:
+    """Order numbers inside keys by value, as yaml.v3 does for map keys."""
+    parts = re.split(r"(\d+)", key)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]

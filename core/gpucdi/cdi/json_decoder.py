@@ -1,0 +1,346 @@
+"""The decoder of the library up to 1.1.0: YAML to JSON, and JSON strictly into the structs.
+
+Owns: go-yaml v2's generic decoding in strict mode, sigs.k8s.io/yaml's conversion guided by the
+target, and encoding/json's strict decoding with its texts. Must not know: what a legal spec is.
+
+Sources: ``kubernetes-sigs/yaml`` yaml.go (v1.3.0 up to 0.8.1, v1.4.0 since 1.0.0), ``go-yaml/yaml``
+v2 decode.go, Go encoding/json (texts of toolchains up to 1.26).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import cast
+
+from .decoding import AliasGuard, DecodeError, Raw, binary
+from .gotext import REPLACEMENT, quote
+from .nodes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
+from .scalars import (
+    BINARY,
+    HINTS,
+    MERGE,
+    TagMismatchError,
+    Value,
+    float32_text,
+    json_number,
+    resolve,
+)
+from .schema import Basic, Scalar, Sequence, Struct, TextMap, Type
+
+Json = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
+
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+_INT64_LIMIT = 2**63
+
+
+def decode(root: Node | None, schema: Struct, *, capital_unsupported: bool) -> Raw | None:
+    """Return the raw spec, or ``None`` for a null document; raise :class:`DecodeError`.
+
+    ``capital_unsupported`` picks the spelling of sigs.k8s.io/yaml before 1.4.0.
+    """
+    if root is None:
+        return None
+    converter = _Converter(capital_unsupported=capital_unsupported)
+    try:
+        value = converter.value(root, schema)
+        converter.check()
+    except DecodeError as error:
+        raise DecodeError(f"error converting YAML to JSON: {error}") from None
+    filler = _Filler()
+    raw = filler.fill(value, schema, None)
+    if filler.error is not None:
+        raise DecodeError(f"error unmarshaling JSON: while decoding JSON: {filler.error}")
+    return cast("Raw | None", raw)
+
+
+class _Converter:
+    """Nodes to JSON values; scalars become text where the target field is a string."""
+
+    def __init__(self, *, capital_unsupported: bool) -> None:
+        self.duplicates: list[str] = []
+        self.unsupported_key: str | None = None
+        self.unsupported_value: str | None = None
+        self.guard = AliasGuard()
+        self.word = "Unsupported" if capital_unsupported else "unsupported"
+
+    def check(self) -> None:
+        """Raise what went wrong, in the order in which the three steps would have met it."""
+        if self.duplicates:
+            listed = "\n  ".join(self.duplicates)
+            problem = f"yaml: unmarshal errors:\n  {listed}"
+        elif self.unsupported_key is not None:
+            problem = self.unsupported_key
+        elif self.unsupported_value is not None:
+            problem = f"json: unsupported value: {self.unsupported_value}"
+        else:
+            return
+        raise DecodeError(problem)
+
+    def value(self, node: Node, target: Type | None) -> Json:
+        self.guard.count()
+        kind = type(node)
+        if kind is ScalarNode:
+            return self._scalar(cast("ScalarNode", node), target)
+        if kind is MappingNode:
+            mapping: dict[str, Json] = {}
+            self._mapping(cast("MappingNode", node), target, mapping, set())
+            return mapping
+        if kind is SequenceNode:
+            item = target.item if type(target) is Sequence else None
+            return [self.value(each, item) for each in cast("SequenceNode", node).items]
+        alias = cast("AliasNode", node)
+        try:
+            return self.value(self.guard.enter(alias), target)
+        finally:
+            self.guard.leave(alias)
+
+    def _scalar(self, node: ScalarNode, target: Type | None) -> Json:
+        value = _generic(node)
+        if type(value) is str:
+            return value if value.isascii() else _NOT_UTF8.sub(REPLACEMENT, value)
+        if value is None:
+            return None
+        if type(target) is Scalar and target.basic is Basic.STRING:
+            return _key_text(value)
+        if isinstance(value, float) and not math.isfinite(value) and not self.unsupported_value:
+            self.unsupported_value = float32_text(value)
+        return value
+
+    def _mapping(
+        self,
+        node: MappingNode,
+        target: Type | None,
+        into: dict[str, Json],
+        seen: set[tuple[str, Value]],
+    ) -> None:
+        for key_node, value_node in node.pairs:
+            if _is_merge(key_node):
+                self._merge(value_node, target, into, seen)
+                continue
+            key = self._key(key_node)
+            text = self._text_of(key, key_node, value_node)
+            value = self.value(value_node, _target_of(text, target))
+            identity = (type(key).__name__, key)
+            if identity in seen:
+                self.duplicates.append(
+                    f"line {value_node.line}: key {_go_syntax(key)} already set in map"
+                )
+                continue
+            if key == key:  # noqa: PLR0124 - NaN differs from itself, also as a key of a Go map
+                seen.add(identity)
+            into[text] = value
+
+    def _key(self, node: Node) -> Value:
+        self.guard.count()
+        while isinstance(node, AliasNode):
+            self.guard.count()
+            node = node.target
+        if isinstance(node, ScalarNode):
+            return _generic(node)
+        value = self.value(node, None)
+        raise DecodeError(f"yaml: invalid map key: {_go_syntax(value)}")
+
+    def _text_of(self, key: Value, key_node: Node, value_node: Node) -> str:
+        if isinstance(key, str):
+            return _NOT_UTF8.sub(REPLACEMENT, key)
+        is_uint64 = type(key) is int and key >= _INT64_LIMIT
+        if key is not None and not is_uint64:
+            text = _key_text(key)
+            if isinstance(key, float):
+                text = {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text, text)
+            return text
+        if self.unsupported_key is None:
+            go_type = "uint64" if is_uint64 else "%!s(<nil>)"
+            shown = hex(key) if is_uint64 and isinstance(key, int) else "<nil>"
+            value = _go_syntax(_Converter(capital_unsupported=True).value(value_node, None))
+            self.unsupported_key = (
+                f"{self.word} map key of type: {go_type}, key: {shown}, value: {value}"
+            )
+        return f"\0{key_node.line}"
+
+    def _merge(
+        self,
+        node: Node,
+        target: Type | None,
+        into: dict[str, Json],
+        seen: set[tuple[str, Value]],
+    ) -> None:
+        parts = node.items[::-1] if isinstance(node, SequenceNode) else [node]
+        for part in parts:
+            self.guard.count()
+            alias = part if isinstance(part, AliasNode) else None
+            mapping = alias.target if alias else part
+            if not isinstance(mapping, MappingNode):
+                raise DecodeError("yaml: map merge requires map or sequence of maps as the value")
+            if alias:
+                self.guard.enter(alias)
+                self.guard.count()
+            self._mapping(mapping, target, into, seen)
+            if alias:
+                self.guard.leave(alias)
+
+
+def _generic(node: ScalarNode) -> Value:
+    """Decode a scalar into ``interface{}`` as go-yaml v2 does."""
+    if not node.tag:
+        if not node.plain or (node.value and node.value[0] not in HINTS):
+            return node.value
+        return resolve("", node.value, v3=False)[1]
+    try:
+        if node.tag == BINARY:
+            return binary(node.value)
+        return resolve(node.tag, node.value, v3=False)[1]
+    except TagMismatchError as error:
+        raise DecodeError(f"yaml: {error}") from None
+
+
+def _is_merge(node: Node) -> bool:
+    return type(node) is ScalarNode and node.value == "<<" and (node.plain or node.tag == MERGE)
+
+
+def _key_text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return float32_text(value) if isinstance(value, float) else str(value)
+
+
+def _target_of(key: str, target: Type | None) -> Type | None:
+    if type(target) is Struct:
+        found = target.find(key)
+        return found.type if found else None
+    return Scalar(Basic.STRING) if type(target) is TextMap else None
+
+
+def _go_syntax(value: Json) -> str:
+    """Return ``fmt.Sprintf("%#v", value)`` for what go-yaml v2 decodes into an interface."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_nested_syntax, value)) + "}"
+    if isinstance(value, dict):
+        pairs = (f"{quote(key)}:{_nested_syntax(value[key])}" for key in sorted(value))
+        return "map[interface {}]interface {}{" + ", ".join(pairs) + "}"
+    return json_number(value)
+
+
+def _nested_syntax(value: Json) -> str:
+    return "interface {}(nil)" if value is None else _go_syntax(value)
+
+
+class _Filler:
+    """JSON values into raw structs; keeps the first error and goes on, as encoding/json does."""
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self.struct = ""
+        self.path: list[str] = []
+
+    def fill(self, value: Json, target: Type, old: object) -> object:
+        """Return what the field holds afterwards; ``old`` is what it held before."""
+        kind = type(target)
+        if kind is Scalar:
+            return self._scalar(value, cast("Scalar", target), old)
+        if kind is Struct:
+            return self._struct(value, cast("Struct", target), old)
+        if kind is Sequence:
+            return self._sequence(value, cast("Sequence", target), old)
+        return self._text_map(value, cast("TextMap", target), old)
+
+    def _struct(self, value: Json, target: Struct, old: object) -> object:
+        if value is None:
+            return None if target.pointer else old
+        if not isinstance(value, dict):
+            return self._mismatch(value, target, old)
+        raw = cast("Raw", old) if isinstance(old, dict) else {}
+        outer = self.struct
+        for key in sorted(value) if len(value) > 1 else value:
+            found = target.fields.get(key) or target.find(key)
+            if found is None:
+                self._save(f"json: unknown field {quote(key)}")
+                continue
+            self.struct = target.name
+            self.path.append(found.name)
+            attribute = found.attribute
+            raw[attribute] = self.fill(value[key], found.type, raw.get(attribute))
+            self.path.pop()
+        self.struct = outer
+        return raw
+
+    def _sequence(self, value: Json, target: Sequence, old: object) -> object:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            return self._mismatch(value, target, old)
+        before = old if isinstance(old, list) else []
+        items: list[object] = []
+        for index, each in enumerate(value):
+            existing = before[index] if index < len(before) else None
+            if existing is target.nil:
+                existing = None
+            if each is None and target.of_pointers:
+                items.append(target.nil)
+                continue
+            items.append(_or_zero(self.fill(each, target.item, existing), target.item))
+        return items
+
+    def _text_map(self, value: Json, target: TextMap, old: object) -> object:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            return self._mismatch(value, target, old)
+        entries = dict(cast("dict[str, str]", old)) if isinstance(old, dict) else {}
+        text = Scalar(Basic.STRING)
+        for key in sorted(value):
+            entries[key] = cast("str", self._scalar(value[key], text, None) or "")
+        return entries
+
+    def _scalar(self, value: Json, target: Scalar, old: object) -> object:
+        if value is None:
+            return None if target.pointer else old
+        basic = target.basic
+        if isinstance(value, str):
+            return value if basic is Basic.STRING else self._mismatch(value, target, old)
+        if isinstance(value, bool):
+            return value if basic is Basic.BOOL else self._mismatch(value, target, old)
+        if isinstance(value, (list, dict)) or basic in {Basic.STRING, Basic.BOOL}:
+            return self._mismatch(value, target, old)
+        text = json_number(value)
+        legal = text.isdecimal() or (text[:1] == "-" and text[1:].isdecimal())
+        if not legal or (basic.is_unsigned and text[0] == "-") or not basic.holds(int(text)):
+            return self._mismatch(value, target, old, f"number {text}")
+        return int(text)
+
+    def _mismatch(self, value: Json, target: Type, old: object, shown: str = "") -> object:
+        where = f"struct field {self.struct}.{'.'.join(self.path)}" if self.path else "value"
+        self._save(
+            f"json: cannot unmarshal {shown or _json_kind(value)} "
+            f"into Go {where} of type {target.go_name}"
+        )
+        return old
+
+    def _save(self, text: str) -> None:
+        if self.error is None:
+            self.error = text
+
+
+def _or_zero(value: object, item: Scalar | Struct) -> object:
+    if value is not None:
+        return value
+    if isinstance(item, Struct):
+        return {}
+    return "" if item.basic is Basic.STRING else 0
+
+
+def _json_kind(value: Json) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    return "object" if isinstance(value, dict) else "number"
