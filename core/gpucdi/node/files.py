@@ -1,0 +1,230 @@
+"""What is wrong with spec files and their directories as such, one finding each.
+
+Owns: the join over readers (a file that one reader accepts another may reject) and the owner named
+for each file. Must not know: which names are expected of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from gpucdi.api.status import FileStatus
+from gpucdi.cdi import (
+    NEWEST,
+    Accepted,
+    Crashes,
+    DirectoryState,
+    Library,
+    LintFinding,
+    LintRule,
+    SpecFile,
+    decode_spec,
+    lint_spec,
+)
+from gpucdi.findings import Cause, Finding, Severity, Who
+from gpucdi.host import HostTree
+from gpucdi.node.observation import NodeReader, Observation
+from gpucdi.node.owners import GPUCDI, file_owner
+
+_LAST_LENIENT = Library("1.1.0")
+_NAMES_TOLD = 3
+_RESTART = {
+    "toolkit": "restart the toolkit Pod of this node: it writes the file at start",
+    "device-plugin": "restart the device plugin Pod of this node: it writes the file at start",
+    "dra-driver": "restart the DRA driver Pod of this node: it writes the file",
+    "cdi-refresh": "systemctl restart nvidia-cdi-refresh on the host, then read its journal",
+    GPUCDI: "nothing: gpucdi writes the file anew",
+}
+
+
+def kind_files(observation: Observation, kind: str) -> tuple[FileStatus, ...]:
+    """Return the files that define ``kind`` for at least one reader, with who cannot read them."""
+    found: dict[str, FileStatus] = {}
+    for reader in observation.readers:
+        for file in reader.registry.files:
+            if isinstance(file.outcome, Accepted) and file.outcome.spec.kind == kind:
+                count = len(file.outcome.spec.devices)
+                owner = file_owner(file.path, kind)
+                found.setdefault(file.path, FileStatus(file.path, owner, count))
+    return tuple(
+        FileStatus(file.path, file.owner, file.devices, _refusers(observation, file.path))
+        for file in found.values()
+    )
+
+
+def _refusers(observation: Observation, path: str) -> str:
+    for reader in observation.readers:
+        for file in reader.registry.files:
+            if file.path == path and not isinstance(file.outcome, Accepted):
+                return f"{reader.label}: {file.outcome.reason}"
+    return ""
+
+
+def rejected_as_too_new(host: HostTree, file: SpecFile, library: Library) -> bool:
+    """Tell whether a newer library would accept what ``library`` rejected.
+
+    From 1.1.1 on the decoder is stricter than before, so both ends of the change are asked.
+    """
+    try:
+        content = host.read(file.path)
+    except OSError:
+        return False
+    newer = (version for version in (_LAST_LENIENT, NEWEST) if version > library)
+    return any(isinstance(decode_spec(content, file.path, version), Accepted) for version in newer)
+
+
+def file_findings(
+    observation: Observation, host: HostTree, wanted: Collection[str]
+) -> Iterator[Finding]:
+    """Yield what is wrong with files and directories; ``wanted`` kinds weigh as errors."""
+    yield from _rejections(observation, host)
+    yield from _conflicts(observation, wanted)
+    yield from _directories(observation)
+    yield from _lint(observation, host, wanted)
+
+
+def _rejections(observation: Observation, host: HostTree) -> Iterator[Finding]:
+    told: dict[tuple[str, str], list[NodeReader]] = {}
+    files: dict[tuple[str, str], SpecFile] = {}
+    for reader in observation.readers:
+        for file in reader.registry.files:
+            if not isinstance(file.outcome, Accepted):
+                key = (file.path, file.outcome.reason)
+                told.setdefault(key, []).append(reader)
+                files[key] = file
+    for (path, reason), readers in told.items():
+        file = files[path, reason]
+        yield _rejection(host, file, reason, readers)
+
+
+def _rejection(host: HostTree, file: SpecFile, reason: str, readers: list[NodeReader]) -> Finding:
+    who = ", ".join(reader.label for reader in readers)
+    owner = file_owner(file.path, "")
+    if isinstance(file.outcome, Crashes):
+        cause, text = Cause.SPEC_REJECTED, f"this file makes {who} crash or hang: {reason}"
+    elif not _is_readable(host, file.path):
+        cause, text = Cause.SPEC_NOT_READABLE, f"not readable for {who}: {reason}"
+    elif rejected_as_too_new(host, file, readers[0].reader.library):
+        cause, text = Cause.SPEC_TOO_NEW_FOR_READER, f"too new for {who}: {reason}"
+    else:
+        cause, text = Cause.SPEC_REJECTED, f"rejected whole by {who}: {reason}"
+    return Finding(
+        cause=cause,
+        severity=Severity.WARNING,
+        message=text,
+        advice=_RESTART.get(owner, "correct the file, or move it out of the directory"),
+        who=Who.COMPONENT if owner in _RESTART else Who.ADMIN,
+        file=file.path,
+    )
+
+
+def _is_readable(host: HostTree, path: str) -> bool:
+    try:
+        host.read(path)
+    except OSError:
+        return False
+    return True
+
+
+def _conflicts(observation: Observation, wanted: Collection[str]) -> Iterator[Finding]:
+    by_files: dict[tuple[str, ...], dict[str, None]] = {}
+    for reader in observation.readers:
+        for name, paths in reader.registry.conflicts.items():
+            by_files.setdefault(tuple(sorted(paths)), {})[name] = None
+    for paths, found in by_files.items():
+        names = tuple(found)
+        kind = names[0].partition("=")[0]
+        listed = ", ".join(names[:_NAMES_TOLD]) + (" …" if len(names) > _NAMES_TOLD else "")
+        yield Finding(
+            cause=Cause.SAME_DIR_CONFLICT,
+            severity=Severity.ERROR if kind in wanted else Severity.WARNING,
+            message=f"{listed}: defined in {' and '.join(paths)}, so that every reader drops it",
+            advice=f"remove one of the two files ({_least_official(paths)} is the likelier copy)",
+            who=Who.ADMIN,
+            file=paths[-1],
+            kind=kind,
+            names=names,
+        )
+
+
+def _least_official(paths: tuple[str, ...]) -> str:
+    unowned = [path for path in paths if file_owner(path, "") not in _RESTART]
+    return (unowned or list(paths))[-1]
+
+
+_DIRECTORY_TEXTS = {
+    DirectoryState.SYMLINK_NOT_READ: "is a symbolic link, which {who} does not follow",
+    DirectoryState.NOT_A_DIRECTORY: "is no directory; {who} reads no spec from it",
+    DirectoryState.UNREADABLE: "is not readable for {who}",
+    DirectoryState.NOT_REACHED: "is not reached by {who}: the scan ends at an earlier directory",
+}
+
+
+def _directories(observation: Observation) -> Iterator[Finding]:
+    told: dict[tuple[str, DirectoryState], list[str]] = {}
+    for reader in observation.readers:
+        for directory in reader.registry.directories:
+            if directory.state in _DIRECTORY_TEXTS:
+                key = (directory.path, directory.state)
+                told.setdefault(key, []).append(reader.label)
+    for (path, state), labels in told.items():
+        yield Finding(
+            cause=Cause.SPEC_DIR_NOT_READ,
+            severity=Severity.WARNING,
+            message=_DIRECTORY_TEXTS[state].format(who=", ".join(labels)),
+            advice="make it a plain directory of mode 0755, or correct the list of spec directories",
+            who=Who.ADMIN,
+            file=path,
+        )
+
+
+_LINT_CAUSES = {
+    LintRule.DEVICE_MISSING: Cause.DEVICE_NODE_MISSING,
+    LintRule.NOT_A_DEVICE: Cause.DEVICE_NODE_MISSING,
+    LintRule.TYPE_MISMATCH: Cause.DEVICE_NUMBER_CHANGED,
+    LintRule.NUMBER_MISMATCH: Cause.DEVICE_NUMBER_CHANGED,
+    LintRule.MOUNT_SOURCE_MISSING: Cause.MOUNT_SOURCE_MISSING,
+    LintRule.HOOK_MISSING: Cause.HOOK_MISSING,
+    LintRule.HOOK_NOT_EXECUTABLE: Cause.HOOK_MISSING,
+    LintRule.UNREADABLE: Cause.UNDETERMINED,
+}
+
+
+def _lint(observation: Observation, host: HostTree, wanted: Collection[str]) -> Iterator[Finding]:
+    for file in _unique_files(observation):
+        if file.spec is None or "nvidia.com" not in file.spec.vendor:
+            continue
+        # One thing missing on the host is named by many devices; it is one finding.
+        by_thing: dict[tuple[LintRule, str], list[LintFinding]] = {}
+        for problem in lint_spec(file.spec, host):
+            by_thing.setdefault((problem.rule, problem.path), []).append(problem)
+        for problems in by_thing.values():
+            yield _lint_finding(file, file.spec.kind, problems, wanted)
+
+
+def _lint_finding(
+    file: SpecFile, kind: str, problems: list[LintFinding], wanted: Collection[str]
+) -> Finding:
+    first = problems[0]
+    owner = file_owner(file.path, kind)
+    fails = first.fails and kind in wanted
+    return Finding(
+        cause=_LINT_CAUSES[first.rule],
+        severity=Severity.ERROR if fails else Severity.WARNING,
+        message=first.message,
+        advice=_RESTART.get(owner, "generate the file anew with the node's nvidia-ctk"),
+        who=Who.COMPONENT if owner in _RESTART else Who.ADMIN,
+        file=file.path,
+        key=first.key,
+        kind=kind,
+        names=tuple(dict.fromkeys(problem.device for problem in problems if problem.device)),
+    )
+
+
+def _unique_files(observation: Observation) -> Iterable[SpecFile]:
+    found: dict[str, SpecFile] = {}
+    for reader in observation.readers:
+        for file in reader.registry.files:
+            if isinstance(file.outcome, Accepted) or file.path not in found:
+                found[file.path] = file
+    return found.values()

@@ -1,0 +1,54 @@
+"""The captured node of the first incident, copied so that a test may change it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpucdi.api import GpuDevice, GpuStatus, Intent, NodeStatus, RepairMode
+from gpucdi.cdi import ContainerEdits, Device, DeviceNode, Spec, dump_spec
+from gpucdi.host import HostTree
+from gpucdi.node import Assessment, Inventory, PassContext, assess, node_status, observe
+from gpucdi.programs import CapturedPrograms
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "c00"
+MANAGEMENT = "management.nvidia.com/gpu"
+UUIDS = (
+    "GPU-4044aeb5-b7e4-8cb0-69a8-40490ce01a2f",
+    "GPU-9c1d2f60-3a57-1e84-b0c6-5d7e81f2a943",
+)
+GPUS = GpuStatus(
+    source="nvml",
+    driver="570.86.15",
+    devices=tuple(
+        GpuDevice(uuid, index, index, f"00000000:{bus}:00.0", "A100", mig_enabled=False)
+        for index, (uuid, bus) in enumerate(zip(UUIDS, ("3b", "86"), strict=True))
+    ),
+)
+AUTO = Intent(mode=RepairMode.AUTO)
+
+
+def copy(to: Path) -> HostTree:
+    """Copy the tree with its links as they are."""
+    shutil.copytree(EXAMPLE, to, symlinks=True)
+    return HostTree(to)
+
+
+def judge(host: HostTree, inventory: Inventory | None = None, intent: Intent = AUTO) -> Assessment:
+    """Make one pass over the tree."""
+    programs = CapturedPrograms.of(host)
+    return assess(observe(host, programs, inventory or Inventory(GPUS), intent), host)
+
+
+def status(host: HostTree, inventory: Inventory | None = None) -> NodeStatus:
+    """Make one pass over the tree and return what the API would show."""
+    return node_status(judge(host, inventory), PassContext(now="2026-01-01T00:00:00Z"))
+
+
+def generated(names: Sequence[str], kind: str = MANAGEMENT, gpu: int = 0) -> bytes:
+    """Return a generator's spec with these devices, all of them on one GPU, majors baked in."""
+    node = DeviceNode(path=f"/dev/nvidia{gpu}", type="c", major=195, minor=gpu)
+    edits = ContainerEdits(device_nodes=(node,))
+    devices = tuple(Device(name=name, edits=edits) for name in names)
+    return dump_spec(Spec(kind=kind, devices=devices, edits=ContainerEdits(env=("A=b",))))
