@@ -1,0 +1,22 @@
+"""Why a container failed and what to do: failure, Pod and node joined.
+
+Owns: the rules, the ranked advice and the texts for people. Must not know: how a text is parsed
+(``gpucdi.failures``) nor how a node is assessed (``gpucdi.node``): the node's verdicts are taken.
+"""
+
+from gpucdi.diagnosis.join import diagnose
+from gpucdi.diagnosis.model import Advice, BlastRadius, Confidence, Diagnosis, Evidence
+from gpucdi.diagnosis.render import as_markdown, as_text, condition_message, event_note
+
+__all__ = [
+    "Advice",
+    "BlastRadius",
+    "Confidence",
+    "Diagnosis",
+    "Evidence",
+    "as_markdown",
+    "as_text",
+    "condition_message",
+    "diagnose",
+    "event_note",
+]

@@ -1,0 +1,109 @@
+"""Failure, Pod and node joined into one diagnosis. Owns the order; the rules are elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpucdi.api import NodeStatus
+from gpucdi.diagnosis import unresolvable
+from gpucdi.diagnosis.advice import advise, warn
+from gpucdi.diagnosis.advice.kinds import foreign
+from gpucdi.diagnosis.case import AUTOMATIC_VENDOR, Case
+from gpucdi.diagnosis.model import Confidence, Diagnosis, Evidence, Verdict
+from gpucdi.failures import Failure, PodView, RequesterName, Symptom
+from gpucdi.findings import Cause
+
+# Another file with the same names ends these; anything else needs a change elsewhere.
+REPAIRABLE = frozenset(
+    {
+        Cause.KIND_HAS_NO_SPEC,
+        Cause.SPEC_LACKS_DEVICE,
+        Cause.ONLY_ALL_DEVICE,
+        Cause.SPEC_REJECTED,
+        Cause.SPEC_TOO_NEW_FOR_READER,
+        Cause.SPEC_NOT_READABLE,
+        Cause.SPEC_DIR_NOT_READ,
+        Cause.SPEC_DIR_MISSING,
+    }
+)
+
+
+def diagnose(
+    failure: Failure,
+    *,
+    pod: PodView | None = None,
+    node: NodeStatus | None = None,
+    handler: str | None = None,
+    related: Sequence[Failure] = (),
+) -> Diagnosis:
+    """Say why the container failed.
+
+    ``handler`` is the runtime handler that the Pod's RuntimeClass names, ``""`` for the engine's
+    default, ``None`` when not known. ``related`` are other failures of the same text or Pod: an
+    engine that says why it dropped a spec explains the name that does not resolve. Never raises
+    over what any of them contains.
+    """
+    case = Case(failure, pod, node, handler, tuple(related))
+    verdict = _decide(case)
+    return Diagnosis(
+        failure=failure,
+        cause=verdict.cause,
+        summary=verdict.summary,
+        confidence=verdict.confidence,
+        contributing=verdict.contributing,
+        candidates=verdict.candidates,
+        evidence=(*verdict.evidence, *_evidence(case)),
+        near_miss=verdict.near_miss,
+        advice=advise(case, verdict),
+        repairable=_is_repairable(case, verdict),
+        not_seen=tuple(dict.fromkeys((*verdict.not_seen, *_not_seen(case)))),
+        warnings=warn(case, verdict),
+        resolved_now=verdict.resolved_now,
+    )
+
+
+def _decide(case: Case) -> Verdict:
+    if case.failure.symptom is Symptom.UNRESOLVABLE:
+        return unresolvable.decide(case)
+    return Verdict(Cause.UNDETERMINED, case.failure.text, Confidence.LOW)
+
+
+def _is_repairable(case: Case, verdict: Verdict) -> bool:
+    if verdict.cause not in REPAIRABLE or not case.failure.names or foreign(case):
+        return False
+    if any(kind.startswith(AUTOMATIC_VENDOR) for kind in case.failure.kinds):
+        return False
+    return all(kind.managed for kind in case.kinds)
+
+
+def _evidence(case: Case) -> Iterator[Evidence]:
+    handler = case.handler
+    if handler is not None and handler.config and case.by_nvidia_runtime:
+        yield Evidence(
+            f"handler {handler.name} runs in mode {handler.mode or 'unknown'}",
+            handler.config,
+            "nvidia-container-runtime.mode",
+        )
+        yield Evidence(
+            f"unqualified requests become {handler.default_kind or 'unknown'}=…",
+            handler.config,
+            "nvidia-container-runtime.modes.cdi.default-kind",
+        )
+    pod = case.pod
+    if pod is not None and pod.runtime_class:
+        yield Evidence(f"runtimeClassName {pod.runtime_class}", key="spec.runtimeClassName")
+    if pod is not None:
+        named = [item for item in pod.requesters if item.name is not RequesterName.OWN_ENV]
+        for requester in (named or list(pod.requesters))[:2]:
+            yield Evidence(f"asked by {requester.name}", key=requester.key)
+
+
+def _not_seen(case: Case) -> Iterator[str]:
+    if case.pod is None:
+        yield "the Pod: who asked for the devices, and through which RuntimeClass"
+    if case.node is None:
+        yield "the node: its handlers, spec files and GPUs"
+    elif case.inventory is None:
+        yield "the GPUs of the node"
+    if case.failure.truncated:
+        yield "the whole list of devices: the text was cut"

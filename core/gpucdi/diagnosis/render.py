@@ -1,0 +1,140 @@
+"""A diagnosis as text for people: Event note, condition message, terminal, Markdown.
+
+Owns wording and length. Limits are bytes of UTF-8, as the API server counts them. Must not decide
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpucdi.api.names import CONDITION_LIMIT_BYTES, NOTE_LIMIT_BYTES
+from gpucdi.diagnosis.model import Diagnosis, Evidence
+from gpucdi.failures.names import device_of, kind_of
+
+_ELLIPSIS = "…"
+
+
+def fit(text: str, limit_bytes: int) -> str:
+    """Return ``text``, cut at a character so that it has at most ``limit_bytes`` bytes."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit_bytes:
+        return encoded.decode()
+    kept = encoded[: max(0, limit_bytes - len(_ELLIPSIS.encode()))]
+    return kept.decode("utf-8", "ignore") + _ELLIPSIS
+
+
+def devices(names: Sequence[str], limit_bytes: int) -> str:
+    """Return the names grouped by kind, as many as fit, with the number of the others."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(kind_of(name), []).append(device_of(name))
+    texts = [_group(kind, items, limit_bytes // len(groups)) for kind, items in groups.items()]
+    return fit("; ".join(texts), limit_bytes)
+
+
+def _group(kind: str, items: Sequence[str], limit_bytes: int) -> str:
+    text = f"{kind}={items[0]}"
+    for shown, item in enumerate(items[1:], start=1):
+        longer = f"{text}, {item}"
+        more = f" and {len(items) - shown} more"
+        if len(f"{longer} and {len(items)} more".encode("utf-8", "replace")) > limit_bytes:
+            return text + more
+        text = longer
+    return text
+
+
+def event_note(diagnosis: Diagnosis, *, node: str = "", resource: str = "") -> str:
+    """Return the note of the explaining Event, at most 1,024 bytes.
+
+    It names kind, devices, node, the file that decides and the first fix, each with a share of the
+    room that the others cannot take. ``resource`` is the name of the GpuCdiStatus to look at.
+    """
+    parts = [
+        fit(f"[{diagnosis.cause}] {diagnosis.summary}", 360),
+        _asked(diagnosis, node),
+        fit(_places(diagnosis.evidence), 220),
+        fit(_fix(diagnosis), 150),
+        fit(_see(resource), 90),
+    ]
+    return fit(" ".join(part for part in parts if part), NOTE_LIMIT_BYTES)
+
+
+def condition_message(diagnosis: Diagnosis) -> str:
+    """Return a condition's message, at most 512 bytes: what does not resolve, where, the fix."""
+    parts = [
+        fit(diagnosis.summary, 260),
+        fit(_places(diagnosis.evidence[:1]), 110),
+        fit(_fix(diagnosis), 130),
+    ]
+    return fit(" ".join(part for part in parts if part), CONDITION_LIMIT_BYTES)
+
+
+def _asked(diagnosis: Diagnosis, node: str) -> str:
+    where = f" on node {fit(node, 64)}" if node else ""
+    if diagnosis.failure.names:
+        return f"Asked for {devices(diagnosis.failure.names, 180)}{where}."
+    return f"Seen{where}." if where else ""
+
+
+def _places(evidence: Iterable[Evidence]) -> str:
+    texts = [str(item) for item in evidence if item.file]
+    return f"Seen in: {'; '.join(texts[:3])}." if texts else ""
+
+
+def _fix(diagnosis: Diagnosis) -> str:
+    return f"Fix: {diagnosis.advice[0].text}." if diagnosis.advice else ""
+
+
+def _see(resource: str) -> str:
+    return f"See: kubectl get gpucdistatus {resource} -o yaml" if resource else ""
+
+
+def as_text(diagnosis: Diagnosis) -> str:
+    """Return the whole diagnosis for a terminal."""
+    return "\n".join(_lines(diagnosis, bold=str, item="  - ", command="      $ {}")) + "\n"
+
+
+def as_markdown(diagnosis: Diagnosis) -> str:
+    """Return the whole diagnosis as Markdown, for a ticket."""
+    lines = _lines(diagnosis, bold="**{}**".format, item="- ", command="  ```sh\n  {}\n  ```")
+    return "\n".join(lines) + "\n"
+
+
+def _lines(diagnosis: Diagnosis, *, bold: object, item: str, command: str) -> Iterator[str]:
+    mark = bold if callable(bold) else str
+    failure = diagnosis.failure
+    yield f"{mark('Cause:')} {diagnosis.cause} (confidence {diagnosis.confidence})"
+    yield diagnosis.summary
+    engine = f", engine {failure.engine}" if failure.engine else ""
+    yield f"{mark('Stage:')} {failure.stage}{engine}"
+    for name in failure.names:
+        yield f"{item}{name}"
+    if diagnosis.contributing:
+        yield f"{mark('Contributing:')} {', '.join(diagnosis.contributing)}"
+    if diagnosis.candidates:
+        yield f"{mark('It may also be:')} {', '.join(diagnosis.candidates)}"
+    if diagnosis.near_miss:
+        near = diagnosis.near_miss
+        yield f"{mark('Near miss:')} {near.kind} has {near.count} of the missing names"
+    yield from _section(mark("Evidence:"), map(str, diagnosis.evidence), item)
+    yield from _advice(diagnosis, mark("What to do:"), item, command)
+    yield from _section(mark("What not to do:"), diagnosis.warnings, item)
+    yield from _section(mark("Not seen:"), diagnosis.not_seen, item)
+
+
+def _section(title: object, texts: Iterable[str], item: str) -> Iterator[str]:
+    lines = [f"{item}{text}" for text in texts]
+    if lines:
+        yield str(title)
+        yield from lines
+
+
+def _advice(diagnosis: Diagnosis, title: object, item: str, command: str) -> Iterator[str]:
+    if diagnosis.advice:
+        yield str(title)
+    for number, advice in enumerate(diagnosis.advice, start=1):
+        yield f"{item.rstrip(' -')}{'  ' if item[0] == ' ' else ''}{number}. {advice.text}"
+        yield f"     ({advice.who}; touches {advice.blast_radius}; {advice.valid_for})"
+        if advice.command:
+            yield command.format(advice.command)

@@ -1,0 +1,127 @@
+"""A text in, the failures it reports out. Owns the order of things, not the wordings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from gpucdi.failures import clean, names, wrappers
+from gpucdi.failures.formats import FORMATS, Format
+from gpucdi.failures.model import Failure, Stage
+
+# A log with thousands of repetitions says no more than its last few.
+MATCHES_PER_FORMAT = 200
+MESSAGE_CHARACTERS = 4_000
+_UNKNOWN_SUFFIX = re.compile(r":\s*unknown\.?\s*$")
+
+
+class _Taken:
+    """The spans of a text that are already explained."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int]] = []
+
+    def overlaps(self, start: int, end: int) -> bool:
+        return any(start < taken_end and taken < end for taken, taken_end in self.spans)
+
+    def bounds(self, start: int, end: int, length: int) -> tuple[int, int]:
+        """Return how far the neighbourhood of a span reaches before another failure begins."""
+        low = max((e for _, e in self.spans if e <= start), default=0)
+        high = min((s for s, _ in self.spans if s >= end), default=length)
+        return low, high
+
+
+def extract(text: str, *, cut: bool = False) -> tuple[Failure, ...]:
+    """Return every failure that ``text`` reports, in its order, without repetition.
+
+    Takes what people and machines see: a Pod status, an Event, engine and runtime logs, JSON, YAML,
+    ``kubectl describe``, a dashboard, a wrapped terminal. Never raises, and never yields a device
+    that the text does not list behind one of the known anchors. ``cut`` says that the text was cut
+    at its end by kubelet, so that a last name may be incomplete.
+    """
+    found: tuple[Failure, ...] = ()
+    for reading in clean.readings(text):
+        found = _unique(_found(reading, cut=cut))
+        if found:
+            break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    """One row that matched; ``end`` includes the list of names behind it."""
+
+    row: Format
+    match: re.Match[str]
+    listed: names.NameList | None
+    end: int
+
+
+def _found(text: str, *, cut: bool) -> Iterable[Failure]:
+    taken = _Taken()
+    hits: list[_Hit] = []
+    for row in FORMATS:
+        for match in islice(row.pattern.finditer(text), MATCHES_PER_FORMAT):
+            listed = _names(row, match, text, cut=cut)
+            end = max(match.end(), listed.end if listed else 0)
+            if not taken.overlaps(match.start(), end):
+                taken.spans.append((match.start(), end))
+                hits.append(_Hit(row, match, listed, end))
+    hits.sort(key=lambda hit: hit.match.start())
+    return [_failure(text, taken, hit) for hit in hits]
+
+
+def _names(row: Format, match: re.Match[str], text: str, *, cut: bool) -> names.NameList | None:
+    if "names" not in row.pattern.groupindex:
+        return None
+    return names.read_list(text, match.start("names"), blanks=row.blanks, cut=cut)
+
+
+def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
+    row, match, listed = hit.row, hit.match, hit.listed
+    low, high = taken.bounds(match.start(), hit.end, len(text))
+    frame = wrappers.frame(text, low, match, hit.end, high)
+    groups = match.groupdict()
+    found = listed.names if listed else ()
+    stage = frame.stage if row.stage is Stage.UNKNOWN else row.stage
+    return Failure(
+        format=row.id,
+        symptom=row.symptom,
+        stage=stage or Stage.UNKNOWN,
+        is_cdi=row.is_cdi,
+        engine=row.engine or frame.engine,
+        resolver=row.resolver or frame.resolver,
+        names=found,
+        malformed=listed.malformed if listed else (),
+        kinds=tuple(dict.fromkeys(names.kind_of(name) for name in found)),
+        path=groups.get("path"),
+        hook=groups.get("hook"),
+        detail=_detail(groups.get("detail")),
+        truncated=bool(listed and listed.truncated),
+        text=clean.flat(text[frame.start : hit.end])[-MESSAGE_CHARACTERS:],
+    )
+
+
+def _detail(found: str | None) -> str:
+    return _UNKNOWN_SUFFIX.sub("", clean.flat(found or "")).strip(" :")
+
+
+def _unique(failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    kept: dict[tuple[object, ...], Failure] = {}
+    for failure in failures:
+        key = (failure.symptom, failure.names, failure.path, failure.hook, failure.is_cdi)
+        known = kept.get(key)
+        kept[key] = failure if known is None else _richer(known, failure)
+    return tuple(kept.values())
+
+
+def _richer(known: Failure, other: Failure) -> Failure:
+    return replace(
+        known,
+        stage=known.stage if known.stage is not Stage.UNKNOWN else other.stage,
+        engine=known.engine or other.engine,
+        resolver=known.resolver or other.resolver,
+        truncated=known.truncated and other.truncated,
+    )

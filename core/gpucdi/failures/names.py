@@ -1,0 +1,143 @@
+"""The list of names behind an anchor such as ``unresolvable CDI devices``. Owns its grammar.
+
+The character rules are those of cncf-tags/container-device-interface ``pkg/parser/parser.go``; the
+separator is ``, `` (``pkg/cdi/cache.go``, InjectDevices), a blank in Go's ``[a b]``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PART = r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+KIND = re.compile(rf"{_PART}/{_PART}")
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+QUALIFIED = re.compile(rf"{KIND.pattern}={NAME.pattern}")
+UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+_HEAD = re.compile(rf"({KIND.pattern})=")
+# A kind broken by a wrap: one line break or run of blanks, and a vendor with a dot.
+_BROKEN_HEAD = re.compile(
+    r"(?=[A-Za-z])([A-Za-z0-9_./-]*(?:\n|  )[A-Za-z0-9_./-]*)=|([A-Za-z0-9_./-]+)(?:\n|  )="
+)
+_VALUE = re.compile(r"[^\s,;\"'`()\[\]{}<>|\\]*")
+_PARTIAL_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]*")
+_UUID_LENGTH = 40
+_TRAILING = ".:;"
+_OPENING = re.compile(r"[\s:]*[\[(`\"']?\s*")
+_CLOSING = re.compile(r"[`\"']*")
+_COMMA = re.compile(r"[`\"']?\s*,\s*[`\"']?")
+_BLANK = re.compile(r"[ \n]+")
+# `…, management.nvidia.com/` at the very end of a text.
+_UNFINISHED = re.compile(r"[A-Za-z0-9_./-]*\s*")
+_WRAPPED_UUID = re.compile(rf"(?:\n|  )({UUID.pattern})")
+
+
+@dataclass(frozen=True, slots=True)
+class NameList:
+    """The items in order; ``end`` is where the list stops in the text."""
+
+    names: tuple[str, ...]
+    malformed: tuple[str, ...]
+    end: int
+    truncated: bool
+
+
+def kind_of(name: str) -> str:
+    """Return the ``vendor/class`` of a qualified name."""
+    return name.partition("=")[0]
+
+
+def device_of(name: str) -> str:
+    """Return what stands behind the first ``=``."""
+    return name.partition("=")[2]
+
+
+def is_legal(name: str) -> bool:
+    """Tell whether a spec could define ``name``."""
+    return QUALIFIED.fullmatch(name) is not None
+
+
+def read_list(text: str, start: int, *, blanks: bool = False, cut: bool = False) -> NameList:
+    """Read the list that begins at ``start``.
+
+    ``blanks`` allows a blank as separator (Go's ``%v`` of a slice). ``cut`` says that the text is
+    known to have been cut at its end: an item that touches it is then dropped.
+    """
+    names: list[str] = []
+    opening = _OPENING.match(text, start)
+    place = opening.end() if opening else start
+    end, pending = start, False
+    while (item := _item(text, place)) is not None:
+        name, end = item
+        names.append(name)
+        separator = _separator(text, end, blanks=blanks)
+        pending = separator is not None
+        if separator is None:
+            break
+        place = separator
+    touches = not _CLOSING.sub("", text[end:]).strip()
+    truncated = not names or (pending and _UNFINISHED.fullmatch(text, place) is not None)
+    if names and touches and _is_cut_name(names, cut=cut):
+        names.pop()
+        truncated = True
+    unique = tuple(dict.fromkeys(names))
+    malformed = tuple(name for name in unique if not is_legal(name))
+    return NameList(unique, malformed, end, truncated)
+
+
+def _item(text: str, place: int) -> tuple[str, int] | None:
+    head = _HEAD.match(text, place)
+    if head is not None:
+        kind, behind = head.group(1), head.end()
+    else:
+        broken = _BROKEN_HEAD.match(text, place)
+        kind = "".join((broken.group(1) or broken.group(2)).split()) if broken else ""
+        if broken is None or KIND.fullmatch(kind) is None or "." not in kind.partition("/")[0]:
+            return None
+        behind = broken.end()
+    return _with_value(text, kind, behind)
+
+
+def _with_value(text: str, kind: str, behind: int) -> tuple[str, int]:
+    found = _VALUE.match(text, behind)
+    value = found.group() if found else ""
+    end = behind + len(value)
+    if not value and text[behind : behind + 1] == " ":
+        # A request with a leading blank, qualified by the runtime (toolkit >= 1.18).
+        inner = QUALIFIED.match(text, behind + 1)
+        if inner is not None:
+            return f"{kind}= {inner.group()}", inner.end()
+    if not value and (wrapped := _WRAPPED_UUID.match(text, behind)) is not None:
+        return f"{kind}={wrapped.group(1)}", wrapped.end()
+    joined = _joined_uuid(text, value, behind)
+    if joined is not None:
+        return f"{kind}={joined[0]}", joined[1]
+    stripped = value.rstrip(_TRAILING)
+    return f"{kind}={stripped}", end - (len(value) - len(stripped))
+
+
+def _joined_uuid(text: str, value: str, behind: int) -> tuple[str, int] | None:
+    if _PARTIAL_UUID.fullmatch(value) is None or len(value) >= _UUID_LENGTH:
+        return None
+    place, joined = behind, ""
+    while len(joined) < _UUID_LENGTH and place < len(text):
+        if not text[place].isspace():
+            joined += text[place]
+        place += 1
+    return (joined, place) if UUID.fullmatch(joined) else None
+
+
+def _separator(text: str, place: int, *, blanks: bool) -> int | None:
+    found = _COMMA.match(text, place) or (_BLANK.match(text, place) if blanks else None)
+    return found.end() if found else None
+
+
+def _is_cut_name(names: list[str], *, cut: bool) -> bool:
+    last = device_of(names[-1])
+    if UUID.fullmatch(last):
+        return False
+    if cut:
+        return True
+    others_whole = len(names) > 1 and all(UUID.fullmatch(device_of(name)) for name in names[:-1])
+    return others_whole and _PARTIAL_UUID.fullmatch(last) is not None
