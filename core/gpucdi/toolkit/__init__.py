@@ -4,7 +4,40 @@ Owns: wrapper scripts, ``config.toml``, toolkit versions, mode resolution and re
 know: engines' configuration files, nor whether a name resolves (``gpucdi.cdi``).
 """
 
+from gpucdi.toolkit.jit import JitGpu, JitInventory
 from gpucdi.toolkit.model import HandlerRuntime, Mode, Toolkit, ToolkitConfig
+from gpucdi.toolkit.names import possible_releases, request_names
+from gpucdi.toolkit.platform import kernel_module_loaded, read_platform
+from gpucdi.toolkit.predict import Outcome, Step, Verdict, predict, reader_of
+from gpucdi.toolkit.request import (
+    ContainerRequest,
+    Platform,
+    Requested,
+    RequestMount,
+    RequestOrigin,
+)
 from gpucdi.toolkit.runtime import resolve_runtime
 
-__all__ = ["HandlerRuntime", "Mode", "Toolkit", "ToolkitConfig", "resolve_runtime"]
+__all__ = [
+    "ContainerRequest",
+    "HandlerRuntime",
+    "JitGpu",
+    "JitInventory",
+    "Mode",
+    "Outcome",
+    "Platform",
+    "RequestMount",
+    "RequestOrigin",
+    "Requested",
+    "Step",
+    "Toolkit",
+    "ToolkitConfig",
+    "Verdict",
+    "kernel_module_loaded",
+    "possible_releases",
+    "predict",
+    "read_platform",
+    "reader_of",
+    "request_names",
+    "resolve_runtime",
+]

@@ -115,6 +115,7 @@ def _values(path: str, table: Table, version: Release | None, *, exists: bool) -
         ),
         accept_volume_mounts=values.flag(False, "accept-nvidia-visible-devices-as-volume-mounts"),
         swarm_resources=Sourced(names, swarm.source),
+        ignore_imex_channel_requests=values.flag(False, "features", "ignore-imex-channel-requests"),
         ctk_path=values.text("nvidia-ctk", "nvidia-ctk", "path"),
         low_level_runtimes=values.texts(_low_level(version), _RUNTIME, "runtimes"),
     )

@@ -50,6 +50,9 @@ class ToolkitConfig:
     )
     accept_volume_mounts: Sourced[bool] = field(default_factory=lambda: Sourced(False, DEFAULT))
     swarm_resources: Sourced[tuple[str, ...]] = field(default_factory=lambda: Sourced((), DEFAULT))
+    ignore_imex_channel_requests: Sourced[bool] = field(
+        default_factory=lambda: Sourced(False, DEFAULT)
+    )
     ctk_path: Sourced[str] = field(default_factory=lambda: Sourced("nvidia-ctk", DEFAULT))
     low_level_runtimes: Sourced[tuple[str, ...]] = field(
         default_factory=lambda: Sourced(("runc", "crun"), DEFAULT)
