@@ -5,9 +5,10 @@ result, before anything is written. Must not know: how ``nvidia-ctk`` is run or 
 both are the agent's.
 """
 
+from gpucdi.repair.actions import Plan, RemoveFile, WriteFile
 from gpucdi.repair.content import own_content, own_fingerprint, sha256_text
 from gpucdi.repair.need import Generation, OwnFile, fingerprint, own_files, wanted
-from gpucdi.repair.plan import Plan, RemoveFile, WriteFile, plan, removal, verify
+from gpucdi.repair.plan import plan, removal, verify
 
 __all__ = [
     "Generation",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpucdi.api.names import OWN_FILE_PREFIX
-from gpucdi.cdi import NEWEST, Accepted, Registry, decode_spec, lint_spec
+from gpucdi.cdi import NEWEST, Accepted, Registry, Spec, decode_spec, lint_spec
 from gpucdi.host import HostTree
 from gpucdi.node.assessment import Assessment, KindAssessment
 from gpucdi.node.observation import NodeReader, Observation
@@ -27,6 +27,24 @@ class OwnFile:
 
     path: str
     content: bytes
+
+    @property
+    def spec(self) -> Spec | None:
+        """Return what the newest library reads in it, ``None`` if somebody broke it."""
+        outcome = decode_spec(self.content, self.path, NEWEST)
+        return outcome.spec if isinstance(outcome, Accepted) else None
+
+    @property
+    def kind(self) -> str:
+        """Return its kind, empty if it is broken."""
+        spec = self.spec
+        return spec.kind if spec else ""
+
+    @property
+    def qualified(self) -> set[str]:
+        """Return the qualified names that it defines."""
+        spec = self.spec
+        return {spec.qualified(device.name) for device in spec.devices} if spec else set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +68,7 @@ def own_files(observation: Observation, host: HostTree) -> tuple[OwnFile, ...]:
     """Return the files that bear our name and our mark, in every directory some reader reads."""
     found: dict[str, OwnFile] = {}
     for directory in observation.spec_dirs:
-        real = _realpath(host, directory)
+        real = realpath(host, directory)
         try:
             entries = host.listdir(real)
         except OSError:
@@ -92,11 +110,12 @@ def absent_overlay(
 def spellings(observation: Observation, host: HostTree, path: str) -> tuple[str, ...]:
     """Return the host paths by which readers reach ``path``: /run/cdi/x is /var/run/cdi/x too."""
     directory, name = posixpath.split(path)
-    same = [item for item in observation.spec_dirs if _realpath(host, item) == directory]
+    same = [item for item in observation.spec_dirs if realpath(host, item) == directory]
     return tuple(dict.fromkeys([path, *(posixpath.join(item, name) for item in same)]))
 
 
-def _realpath(host: HostTree, path: str) -> str:
+def realpath(host: HostTree, path: str) -> str:
+    """Return the real path, or ``path`` itself where links lead nowhere."""
     try:
         return host.realpath(path)
     except OSError:
@@ -146,11 +165,11 @@ def _serves(file: OwnFile, generation: Generation, host: HostTree) -> bool:
     """Tell whether our file has all the wanted names, from today's inputs, with sound devices."""
     if own_fingerprint(file.content) != generation.fingerprint:
         return False
-    outcome = decode_spec(file.content, file.path, NEWEST)
-    if not isinstance(outcome, Accepted) or outcome.spec.kind != generation.kind:
+    spec = file.spec
+    if spec is None or spec.kind != generation.kind:
         return False
-    names = {device.name for device in outcome.spec.devices}
-    return names >= set(generation.names) and not lint_spec(outcome.spec, host)
+    names = {device.name for device in spec.devices}
+    return names >= set(generation.names) and not lint_spec(spec, host)
 
 
 def _generation(
@@ -196,9 +215,9 @@ def fingerprint(observation: Observation, runtime: HandlerRuntime | None) -> str
 
 def readers_of(observation: Observation, directory: str, host: HostTree) -> tuple[NodeReader, ...]:
     """Return the readers that read ``directory`` under whatever spelling."""
-    real = _realpath(host, directory)
+    real = realpath(host, directory)
     return tuple(
         reader
         for reader in observation.readers
-        if any(_realpath(host, item) == real for item in reader.reader.effective_dirs)
+        if any(realpath(host, item) == real for item in reader.reader.effective_dirs)
     )
