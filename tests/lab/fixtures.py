@@ -8,9 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.lab import programs
+from tests.lab.cluster import Cluster
 from tests.lab.node import Node, NodeDescription
 from tests.lab.programs import ProgramMissingError
 
+CLUSTER_TEST_SECONDS = 300
 MakeNode = Callable[[NodeDescription], Node]
 
 
@@ -30,3 +33,34 @@ def make_node() -> Iterator[MakeNode]:
                 pytest.skip(str(missing))
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def _running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Start one cluster a test run; its logs stay in pytest's folder of temporary files."""
+    with tempfile.TemporaryDirectory(prefix="gpucdi-cluster-") as base:
+        try:
+            programs.require_root()
+            cluster = Cluster(Path(base) / "cluster", tmp_path_factory.mktemp("cluster-logs"))
+            cluster.start()
+        except ProgramMissingError as missing:
+            pytest.skip(str(missing))
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(_running_cluster: Cluster) -> Cluster:
+    """The one-node cluster, with the node's files as in the first incident."""
+    _running_cluster.restore_incident()
+    return _running_cluster
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever asks for the cluster is an end-to-end test, and may wait for it to start."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "_running_cluster" in item.fixturenames:
+            item.add_marker(pytest.mark.e2e)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(CLUSTER_TEST_SECONDS))

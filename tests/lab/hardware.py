@@ -40,8 +40,9 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU. ``mig`` None: not capable of MIG; a tuple: MIG enabled with these instances.
+    """One GPU. ``mig`` None: MIG is disabled; a tuple: enabled, with these instances.
 
+    A GPU that can do MIG has the capabilities ``config`` and ``monitor`` even while MIG is disabled.
     ``in_nvml`` False is a GPU that the kernel shows and NVML does not (a driver half up).
     """
 
@@ -50,6 +51,7 @@ class Gpu:
     pci: str
     name: str = "NVIDIA A100-SXM4-40GB"
     memory_mib: int = 40960
+    mig_capable: bool = True
     mig: tuple[Mig, ...] | None = None
     lost: bool = False
     in_nvml: bool = True
@@ -76,7 +78,7 @@ ONE_GPU = Hardware((Gpu(UUID_0, 0, "00000000:3b:00.0"),))
 TWO_GPUS = Hardware((Gpu(UUID_0, 0, "00000000:3b:00.0"), Gpu(UUID_1, 1, "00000000:86:00.0")))
 MIG_GPU = Hardware(
     (
-        Gpu(UUID_0, 0, "00000000:3b:00.0"),
+        Gpu(UUID_0, 0, "00000000:3b:00.0", "NVIDIA L4", 23034, mig_capable=False),
         Gpu(
             UUID_1,
             1,
@@ -188,8 +190,8 @@ def smi_listing(hardware: Hardware) -> str:
 def _gpu_lines(gpu: Gpu) -> Iterator[str]:
     line = f'gpu uuid={gpu.uuid} minor={gpu.minor} pci={gpu.pci} name="{gpu.name}"'
     line += f" memory={gpu.memory_mib}"
-    if gpu.mig is not None:
-        line += " mig=1"
+    if gpu.mig_capable:
+        line += f" mig={int(gpu.mig is not None)}"
     if gpu.lost:
         line += " lost=1"
     yield line
@@ -202,7 +204,7 @@ def _gpu_lines(gpu: Gpu) -> Iterator[str]:
 
 def _capabilities(hardware: Hardware) -> Iterator[_Capability]:
     """Every MIG capability, numbered the way the driver does: config, monitor, then instances."""
-    if not any(gpu.mig is not None for gpu in hardware.gpus):
+    if not any(gpu.mig_capable for gpu in hardware.gpus):
         return
     yield _Capability("config", "mig/config", 1)
     yield _Capability("monitor", "mig/monitor", 2)

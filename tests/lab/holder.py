@@ -2,12 +2,13 @@
 
 Started by ``node.py`` under ``unshare --mount --pid``. One line of JSON on standard input lists the
 mounts; ``ready`` on standard output says that they are made. After that it only reaps orphans.
-When standard input ends (the test is over, or was killed) it exits, and the kernel ends every
-process of the namespace and drops every mount. Runs with the standard library alone.
+When standard input ends (the test is over, or was killed) it ends every process of the namespace,
+runs the commands that the plan left for the end, and exits; the kernel drops every mount. Runs with the standard library alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -21,6 +22,7 @@ from pathlib import Path
 
 # What the new /dev takes over as a mount instead of copying it node by node.
 _DEV_MOUNTS = ("pts", "shm", "mqueue")
+at_the_end: list[list[str]] = []
 
 
 def main() -> None:
@@ -38,7 +40,20 @@ def main() -> None:
             os.read(wakeup_read, 4096)
             reap()
         if sys.stdin in readable:
+            finish()
             return
+
+
+def finish() -> None:
+    """End every other process of this namespace, then do what the plan left for the end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+    for command in at_the_end:
+        subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
 
 
 def reap() -> None:
@@ -115,6 +130,11 @@ def dev(scratch: str, nodes: list[tuple[str, int, int]]) -> None:
     mount("--move", str(new), "/dev")
 
 
+def at_end(command: list[str]) -> None:
+    """Keep a command for when every other process is gone; its failure is nobody's concern."""
+    at_the_end.append(command)
+
+
 def share() -> None:
     """Let mounts reach the containers of this node, as on a real one."""
     mount("--make-rshared", "/")
@@ -127,6 +147,7 @@ STEPS: dict[str, Callable[..., None]] = {
     "seed": seed,
     "dev": dev,
     "share": share,
+    "at_end": at_end,
 }
 
 if __name__ == "__main__":

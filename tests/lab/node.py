@@ -44,9 +44,10 @@ _BOUND = (
 class NodeDescription:
     """What a node has, in the node's own paths.
 
-    ``files`` are written with mode 0644, ``executables`` with 0755, both after the toolkits, so
-    they replace what a toolkit laid. ``directories`` exist even if nothing is in them.
-    ``driver_root`` None leaves the driver's user space out altogether.
+    ``files`` are written with mode 0644, ``executables`` with 0755, ``copies`` copied with their
+    mode, all after the toolkits, so they replace what a toolkit laid. ``directories`` exist even if nothing is in them.
+    ``driver_root`` None leaves the driver's user space out altogether. ``at_end`` are commands
+    that run when every process of the node is gone, even if the test run died.
     """
 
     hardware: Hardware = hardware.ONE_GPU
@@ -54,7 +55,9 @@ class NodeDescription:
     toolkits: Sequence[OperatorToolkit | PackageToolkit] = ()
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     executables: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, Path] = field(default_factory=dict)
     directories: Sequence[str] = ("/etc/cdi", "/var/run/cdi", "/var/lib/gpucdi")
+    at_end: Sequence[Sequence[str]] = ()
 
 
 class NodeProcess(subprocess.Popen[str]):
@@ -228,6 +231,10 @@ class Node:
             _write(tree / _real(path).lstrip("/"), content)
         for path, content in description.executables.items():
             _write(tree / _real(path).lstrip("/"), content, 0o755)
+        for path, source in description.copies.items():
+            target = tree / _real(path).lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
 
     def _plan(self) -> Iterator[dict[str, object]]:
         """The holder's steps, in order."""
@@ -256,6 +263,8 @@ class Node:
         root = self.description.driver_root
         if root is not None and root != "/":
             yield {"do": "bind", "source": "/dev", "target": f"{root}/dev"}
+        for command in self.description.at_end:
+            yield {"do": "at_end", "command": list(command)}
         yield {"do": "share"}
 
 

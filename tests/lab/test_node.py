@@ -134,8 +134,8 @@ def test_pynvml_sees_the_same_machine(make_node: MakeNode) -> None:
         "uuid": UUID_0,
         "minor": 0,
         "pci": "00000000:3B:00.0",
-        "name": "NVIDIA A100-SXM4-40GB",
-        "total": 40960 * 2**20,
+        "name": "NVIDIA L4",
+        "total": 23034 * 2**20,
         "mig": None,
     }
     assert second["mig"] == [

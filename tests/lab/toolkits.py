@@ -115,12 +115,15 @@ class OperatorToolkit:
                 wrapper = folder / name
                 wrapper.write_text(self.wrapper(name))
                 wrapper.chmod(0o755)
-        config = self.config
-        if isinstance(config, ToolkitConfig):
-            config = replace(config, ctk_path=f"{self.folder}/nvidia-ctk").text()
         path = tree / self.config_path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(config)
+        path.write_text(self.config_text())
+
+    def config_text(self) -> str:
+        """Return the config.toml, which names the programs of this folder."""
+        if isinstance(self.config, str):
+            return self.config
+        return replace(self.config, ctk_path=f"{self.folder}/nvidia-ctk").text()
 
     def wrapper(self, program: str) -> str:
         """Return the wrapper script of one program."""
@@ -169,8 +172,11 @@ class PackageToolkit:
         if self.config is not None:
             path = tree / self.config_path.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = self.config.text() if isinstance(self.config, ToolkitConfig) else self.config
-            path.write_text(text)
+            path.write_text(self.config_text())
+
+    def config_text(self) -> str:
+        """Return the config.toml, empty for none."""
+        return self.config.text() if isinstance(self.config, ToolkitConfig) else self.config or ""
 
 
 def _module_check(release: tuple[int, ...]) -> str:

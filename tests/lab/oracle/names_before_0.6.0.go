@@ -1,0 +1,5 @@
+package main
+
+import "tags.cncf.io/container-device-interface/pkg/cdi"
+
+var parseQualifiedName = cdi.ParseQualifiedName
