@@ -1,1 +1,1 @@
-"""gpucdi for people."""
+"""The program for people: explains, shows and predicts. It never changes a node or a cluster."""

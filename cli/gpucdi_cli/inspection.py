@@ -1,0 +1,84 @@
+"""``gpucdi inspect``: a captured node as it is, nothing asked for.
+
+Owns: the command. Must not know: how anything is found out. A live node is better looked at with
+``gpucdi-agent inspect`` on it, which can ask NVML and the programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import yaml
+from rich.console import Console
+
+from gpucdi.api import NodeState, write_status
+from gpucdi_cli.chain import handler_chain
+from gpucdi_cli.console import make_console, rule
+from gpucdi_cli.drawing import (
+    draw_chain,
+    draw_files,
+    draw_findings,
+    draw_handlers,
+    draw_kinds,
+    state_line,
+)
+from gpucdi_cli.node_look import NodeLook, look, open_tree
+from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument("--root", required=True, metavar="TREE", help="a captured node (a folder)")
+    parser.add_argument("--handler", metavar="NAME", help="draw what is behind one handler")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "yaml", "json"),
+        default="table",
+        help="table for people; yaml and json are GpuCdiStatus.status",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the node; exit 1 when it is not resolved."""
+    node = look(open_tree(arguments.root))
+    if arguments.output == "json":
+        sys.stdout.write(json.dumps(write_status(node.status), indent=2) + "\n")
+    elif arguments.output == "yaml":
+        sys.stdout.write(yaml.safe_dump(write_status(node.status), sort_keys=False))
+    elif arguments.handler is not None:
+        show_handler(make_console(), node, arguments.handler)
+    else:
+        show(make_console(), node)
+    return EXIT_FINE if node.status.state is NodeState.RESOLVED else EXIT_PROBLEM
+
+
+def show(console: Console, node: NodeLook) -> None:
+    """Print the verdict, the handlers, the kinds, their files and the findings."""
+    console.print(state_line(node.status))
+    console.print()
+    rule(console, "handlers")
+    draw_handlers(console, node.status.handlers)
+    console.print()
+    rule(console, "kinds")
+    draw_kinds(console, node.status.kinds)
+    console.print()
+    rule(console, "spec files")
+    draw_files(console, node.status.kinds)
+    if node.status.findings:
+        console.print()
+        rule(console, "findings")
+        draw_findings(console, node.status.findings)
+
+
+def show_handler(console: Console, node: NodeLook, name: str) -> None:
+    """Draw the chain behind one handler; raise :class:`CliError` when no engine has it."""
+    runtimes = node.observation.runtimes
+    chosen = [runtime for runtime in runtimes if runtime.handler.name == name]
+    if not chosen:
+        known = ", ".join(runtime.handler.name for runtime in runtimes) or "none"
+        raise CliError(f"no engine of this node has a handler {name!r}", f"there are: {known}")
+    for runtime in chosen:
+        draw_chain(console, handler_chain(node.observation, runtime))
