@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,28 @@ def test_a_broken_configuration_takes_no_file_of_ours_away(host: HostTree) -> No
     config = "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
     host.outside(config).write_text("mode = [")
     assert planned(host).actions == ()
+
+
+def test_a_failed_generator_does_not_keep_our_file_from_shrinking(host: HostTree) -> None:
+    carry_out(host, planned(host))
+    host.outside("/etc/cdi/admin.yaml").write_bytes(c00.generated(["0"]))
+    judged = c00.judge(host)
+    failure = Finding(Cause.GENERATOR_FAILED, Severity.ERROR, "exit 1", "read its stderr")
+    made = plan(judged, host, wanted(judged, host), {c00.MANAGEMENT: failure})
+    assert names_in(written(made).content) == [c00.UUIDS[0], "1", c00.UUIDS[1]]
+
+
+def test_a_name_that_the_generator_leaves_out_is_kept_while_it_is_sound(host: HostTree) -> None:
+    carry_out(host, planned(host))
+    newer = c00.status(host).gpus.driver + ".1"
+    inventory = Inventory(replace(c00.GPUS, driver=newer))
+    judged = c00.judge(host, inventory)
+    requests = wanted(judged, host)
+    made = plan(judged, host, requests, {c00.MANAGEMENT: c00.generated(NAMES[:2])})
+    assert names_in(written(made).content) == ["0", c00.UUIDS[0], "1", c00.UUIDS[1]]
+
+
+def test_a_changed_driver_asks_for_a_fresh_file(host: HostTree) -> None:
+    carry_out(host, planned(host))
+    judged = c00.judge(host, Inventory(replace(c00.GPUS, driver="580.1")))
+    assert [request.kind for request in wanted(judged, host)] == [c00.MANAGEMENT]

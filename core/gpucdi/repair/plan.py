@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gpucdi.cdi import NEWEST, Accepted, Spec, decode_spec, lint_spec
+from gpucdi.cdi import NEWEST, Accepted, Device, Spec, decode_spec, lint_spec
 from gpucdi.findings import Cause, Finding
 from gpucdi.host import HostTree
 from gpucdi.node.assessment import Assessment, KindAssessment
@@ -87,15 +87,20 @@ def _plan_kind(
         return
     if isinstance(content, Finding):
         state.refusals.append(content)
-        return
     source = _source(ours, request, content)
     if source is None:
-        state.refusals.append(refusal(kind.kind, "the generator's output is no valid spec"))
+        if isinstance(content, bytes):
+            text = "what the generator printed is no valid spec"
+            state.refusals.append(refusal(kind.kind, text))
         return
-    usable, findings = _usable(state.host, source.spec, kind.kind, names)
+    devices, findings = _sound_devices(state.host, source, kind.kind, names)
     state.refusals.extend(findings)
-    if usable:
-        place(state, kind, source, tuple(usable))
+    kept = {f"{kind.kind}={device.name}" for device in devices}
+    # What our file holds and the host no longer carries fails a container either way.
+    state.given_up |= held - kept
+    if devices:
+        found = replace(source, spec=replace(source.spec, devices=tuple(devices)))
+        place(state, kind, found, tuple(device.name for device in devices))
 
 
 def _expected(
@@ -125,24 +130,37 @@ def _source(
     return None
 
 
-def _usable(
-    host: HostTree, spec: Spec, kind: str, names: Iterable[str]
-) -> tuple[list[str], list[Finding]]:
-    """Return the names whose devices are sound on this host, and a finding for each other one."""
-    by_name = {device.name: device for device in spec.devices}
-    usable: list[str] = []
+def _sound_devices(
+    host: HostTree, source: Source, kind: str, names: Iterable[str]
+) -> tuple[list[Device], list[Finding]]:
+    """Return a device for each name that the host can carry, and a finding for each other name.
+
+    Where the generator left a name out that our file still has soundly, that device is kept: one
+    lost GPU must not take the names of the others away.
+    """
+    fresh = {device.name: device for device in source.spec.devices}
+    held = {
+        device.name: device for file in source.ours if file.spec for device in file.spec.devices
+    }
+    devices: list[Device] = []
     findings: list[Finding] = []
     for name in names:
-        device = by_name.get(name)
-        if device is None:
-            findings.append(lacking(kind, name))
+        problem = _problem(host, source.spec, kind, name, fresh.get(name))
+        if problem is None:
+            devices.append(fresh[name])
             continue
-        if name != NONE and lacks_own_node(device):
-            findings.append(without_node(kind, name))
-            continue
-        problems = lint_spec(replace(spec, devices=(device,)), host)
-        if problems:
-            findings.append(unsound(kind, name, problems[0].message))
-            continue
-        usable.append(name)
-    return usable, findings
+        findings.append(problem)
+        if name in held and _problem(host, source.spec, kind, name, held[name]) is None:
+            devices.append(held[name])
+    return devices, findings
+
+
+def _problem(
+    host: HostTree, spec: Spec, kind: str, name: str, device: Device | None
+) -> Finding | None:
+    if device is None:
+        return lacking(kind, name)
+    if name != NONE and lacks_own_node(device):
+        return without_node(kind, name)
+    problems = lint_spec(replace(spec, devices=(device,)), host)
+    return unsound(kind, name, problems[0].message) if problems else None
