@@ -73,11 +73,15 @@ class Abilities:
         )
 
 
+NEWEST = Abilities(frozenset(_SINCE), repeats_strategies=True, loads_library_from_root=True)
+
+
 @dataclass(frozen=True, slots=True)
 class CtkGenerator:
     """Runs ``nvidia-ctk cdi generate`` to standard output.
 
-    ``program`` replaces the toolkit's own (a stand-in; it is taken for a current release).
+    ``program`` replaces the toolkit's own and is called with the flags of its version, those of a
+    current release where that is not known.
     ``environment`` is added to the program's; ``library_path`` tells where the driver's libnvidia-ml
     lies, for releases that load it by name alone.
     """
@@ -110,8 +114,10 @@ class CtkGenerator:
 
     def _abilities(self, program: str, version: str | None) -> Abilities | None:
         known = release(version)
-        if self.program is None and known is not None:
+        if known is not None:
             return Abilities.of_version(known)
+        if self.program is not None:
+            return NEWEST
         result = self.runner.run(
             Command((program, "cdi", "generate", "--help"), _HELP_DEADLINE_SECONDS)
         )

@@ -59,8 +59,15 @@ class Surroundings:
 class NodePass:
     """Runs passes one after the other and keeps what one needs from the last."""
 
-    def __init__(self, surroundings: Surroundings, previous: NodeStatus | None = None) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        previous: NodeStatus | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> None:
         self._world = surroundings
+        self._dry_run = dry_run
         self._previous = previous
         self._driver_roots: tuple[str, ...] = ()
         self._backoff = Backoff(surroundings.monotonic)
@@ -80,7 +87,7 @@ class NodePass:
         self._notice_disputes()
         hold = intent.hold or self._local_hold(observation, count)
         planned, extra = self._plan(assessment, intent, hold)
-        if planned.actions and world.transaction is not None:
+        if planned.actions and world.transaction is not None and not self._dry_run:
             records += self._apply(world.transaction, planned)
             observation = observe(world.host, world.programs, count.inventory, intent)
             assessment = assess(observation, world.host)

@@ -73,7 +73,7 @@ class StateStore:
 
     def prepare(self) -> None:
         """Create the directories and sweep what an interrupted write left behind."""
-        for name in ("", "backups", "tmp"):
+        for name in ("", "backups", "scratch"):
             self._files.make_directory(self._outside(name), _DIRECTORY_MODE)
         self.sweep((self.directory, f"{self.directory}/backups"))
 

@@ -24,6 +24,7 @@ from gpucdi_agent.files import Files
 from gpucdi_agent.state import Journal, JournalEntry, StateStore
 
 SPEC_MODE = 0o644
+SPEC_DIRECTORY_MODE = 0o755
 SUCCEEDED, ROLLED_BACK, FAILED, REMOVED = "Succeeded", "RolledBack", "Failed", "Removed"
 _Contents = dict[str, bytes | None]
 
@@ -215,7 +216,9 @@ class Transaction:
         return content
 
     def _write(self, path: str, content: bytes) -> None:
-        self.files.replace(self.host.outside(path), content, SPEC_MODE)
+        place = self.host.outside(path)
+        self.files.make_directory(place.parent, SPEC_DIRECTORY_MODE)
+        self.files.replace(place, content, SPEC_MODE)
 
     def _hash(self, path: str) -> str:
         try:

@@ -1,0 +1,134 @@
+"""The commands that look or act once: ``inspect``, ``repair``, ``revert``.
+
+Owns: which parts of a pass each uses, and what it prints. Must not know: the loop or the cluster.
+
+A root other than ``/`` is a captured tree, or another host's disk: its programs are not run, and
+its GPUs are those that its ``/proc/driver/nvidia`` lists.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpucdi.api import Intent, NodeState, RepairMode
+from gpucdi.api.names import STATE_DIRECTORY
+from gpucdi.host import HostTree
+from gpucdi.programs import CapturedPrograms
+from gpucdi_agent.commands import HostRunner
+from gpucdi_agent.files import RealFiles
+from gpucdi_agent.generator import CtkGenerator
+from gpucdi_agent.inventory import find_library
+from gpucdi_agent.nvml import NvmlChild
+from gpucdi_agent.passes import NodePass, PassResult, Surroundings
+from gpucdi_agent.programs import LivePrograms
+from gpucdi_agent.show import FORMATS, as_object, as_table, plan_lines
+from gpucdi_agent.state import StateStore
+from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction
+
+FINE, PROBLEMS = 0, 1
+
+
+def inspect(root: Path, output: str, node_name: str | None) -> int:
+    """Print what a pass sees; nothing is written."""
+    result = NodePass(_surroundings(root)).run(Intent())
+    _print(FORMATS.get(output, as_table)(result.status, node_name or _name(root)))
+    return FINE if result.status.state is NodeState.RESOLVED else PROBLEMS
+
+
+def repair(root: Path, generator: str | None, output: str, *, dry_run: bool) -> int:
+    """Repair once. No hold applies: a person asked for it and sees what comes of it."""
+    return _act(root, RepairMode.AUTO, output, generator=generator, dry_run=dry_run)
+
+
+def revert(root: Path, output: str, *, dry_run: bool) -> int:
+    """Remove our files, as the policy ``Off`` does."""
+    return _act(root, RepairMode.OFF, output, generator=None, dry_run=dry_run)
+
+
+def _act(root: Path, mode: RepairMode, output: str, *, generator: str | None, dry_run: bool) -> int:
+    surroundings = _writing(_surroundings(root), root, generator)
+    result = NodePass(surroundings, dry_run=dry_run).run(Intent(mode=mode))
+    _print(_report(result, _name(root), output))
+    bad = any(record.result in {FAILED, ROLLED_BACK} for record in result.records)
+    return PROBLEMS if bad or result.plan.refusals else FINE
+
+
+def _surroundings(root: Path) -> Surroundings:
+    host = HostTree(root)
+    live = host.is_live
+    return Surroundings(
+        host=host,
+        programs=LivePrograms(host, HostRunner()) if live else CapturedPrograms.of(host),
+        nvml=NvmlChild() if live else None,
+        now=_now,
+        monotonic=time.monotonic,
+    )
+
+
+def _writing(surroundings: Surroundings, root: Path, generator: str | None) -> Surroundings:
+    host = surroundings.host
+    files = RealFiles()
+    state = StateStore(host, files, STATE_DIRECTORY)
+    state.prepare()
+    program = str(Path(generator).resolve()) if generator else None
+    return replace(
+        surroundings,
+        state=state,
+        transaction=Transaction(host, state, files, _now),
+        generator=CtkGenerator(
+            HostRunner(),
+            program=program,
+            environment={"GPUCDI_HOST_ROOT": str(root)},
+            library_path=_library(host),
+        ),
+    )
+
+
+def _library(host: HostTree) -> Callable[[], str | None]:
+    return lambda: find_library(host)
+
+
+def _report(result: PassResult, node_name: str, output: str) -> str:
+    if output == "json":
+        records = [
+            {
+                "file": item.file,
+                "kind": item.kind,
+                "result": item.result,
+                "added": item.added,
+                "removed": item.removed,
+                "message": item.message,
+            }
+            for item in result.records
+        ]
+        content = {
+            "plan": list(plan_lines(result.plan)),
+            "records": records,
+            "node": as_object(result.status, node_name),
+        }
+        return json.dumps(content, indent=2, sort_keys=True)
+    lines = list(plan_lines(result.plan)) or ["nothing to change"]
+    lines += [
+        f"{item.result.lower():<9} {item.file} {item.message}".rstrip() for item in result.records
+    ]
+    return "\n".join([*lines, "", as_table(result.status, node_name)])
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _name(root: Path) -> str:
+    return os.uname().nodename if root == Path("/") else root.name
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

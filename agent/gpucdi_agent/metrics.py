@@ -1,0 +1,112 @@
+"""What the agent measures of its own node.
+
+Owns: names, labels and buckets. No UUID is ever a label: devices come and go, and each would leave
+a dead series. Must not know: how the numbers come about.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from gpucdi import __version__
+from gpucdi.api import NodeState, NodeStatus, RepairRecord
+from gpucdi.findings import Cause
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+RESULTS = ("Succeeded", "RolledBack", "Failed", "Removed")
+_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+
+
+class Metrics:
+    """The agent's metrics in a registry of their own; every bounded series exists from the start."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        kind = ["kind"]
+        self.expected = Gauge(
+            "gpucdi_devices_expected", "Names that should resolve.", kind, registry=registry
+        )
+        self.resolvable = Gauge(
+            "gpucdi_devices_resolvable", "Expected names that resolve.", kind, registry=registry
+        )
+        self.drift = Gauge(
+            "gpucdi_drift", "1 where the cause explains drift here.", ["cause"], registry=registry
+        )
+        self.findings = Gauge(
+            "gpucdi_findings", "Findings at the last pass.", ["cause"], registry=registry
+        )
+        self.parse_errors = Gauge(
+            "gpucdi_spec_parse_errors", "Spec files that a reader rejects.", registry=registry
+        )
+        self.gpus = Gauge("gpucdi_gpus", "GPUs in the inventory.", registry=registry)
+        self.state = Gauge(
+            "gpucdi_node_state", "1 for the state the node is in.", ["state"], registry=registry
+        )
+        self.held = Gauge("gpucdi_repair_held", "1 while repairs are held.", registry=registry)
+        self.repairs = Counter(
+            "gpucdi_repairs", "File changes by result.", ["result", "cause"], registry=registry
+        )
+        self.detect = Histogram(
+            "gpucdi_detect_duration_seconds",
+            "From waking to a verdict.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.repair = Histogram(
+            "gpucdi_repair_duration_seconds",
+            "From waking to the end of a pass that changed files.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.observed = Gauge(
+            "gpucdi_last_observation_timestamp_seconds",
+            "When the last pass ended.",
+            registry=registry,
+        )
+        self.requests = Counter(
+            "gpucdi_api_requests",
+            "Requests to the API server.",
+            ["verb", "code"],
+            registry=registry,
+        )
+        build = Gauge("gpucdi_build_info", "Always 1.", ["version", "component"], registry=registry)
+        build.labels(__version__, "agent").set(1)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        for cause in Cause:
+            self.drift.labels(cause.value).set(0)
+            self.findings.labels(cause.value).set(0)
+        for state in NodeState:
+            self.state.labels(state.value).set(0)
+        for result in RESULTS:
+            self.repairs.labels(result, "")
+
+    def show(self, status: NodeStatus, now_seconds: float) -> None:
+        """Take over a pass's status."""
+        self.expected.clear()
+        self.resolvable.clear()
+        for kind in status.kinds:
+            self.expected.labels(kind.kind).set(kind.expected)
+            self.resolvable.labels(kind.kind).set(kind.resolvable)
+        drifting = {kind.cause for kind in status.kinds if kind.cause} | {status.cause}
+        for cause in Cause:
+            self.drift.labels(cause.value).set(cause in drifting)
+            count = sum(finding.cause is cause for finding in status.findings)
+            self.findings.labels(cause.value).set(count)
+        for state in NodeState:
+            self.state.labels(state.value).set(state is status.state)
+        rejected = {file.path for kind in status.kinds for file in kind.files if file.problem}
+        self.parse_errors.set(len(rejected))
+        self.gpus.set(status.gpus.count)
+        self.held.set(status.hold is not None)
+        self.observed.set(now_seconds)
+
+    def count_repair(self, record: RepairRecord, cause: Cause | None) -> None:
+        """Count one file change with the cause that the node had before it."""
+        self.repairs.labels(record.result, cause.value if cause else "").inc()
+
+    def text(self) -> bytes:
+        """Return the exposition."""
+        return generate_latest(self.registry)
