@@ -1,0 +1,85 @@
+"""A resident agent in a node of the lab, and how to ask for what it did.
+
+Owns: starting ``gpucdi-agent`` inside the node with an intent that it remembers, waiting for its
+verdicts. Must not know: what the verdict should be.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TypeVar
+
+from gpucdi.api import Intent, NodeStatus, RepairMode, read_status
+from gpucdi.api.names import own_file_name
+from tests.lab import incident, programs
+from tests.lab.node import Node, NodeDescription, NodeProcess
+from tests.lab.toolkits import MANAGEMENT_KIND, OperatorToolkit
+
+T = TypeVar("T")
+AGENT = (sys.executable, "-m", "gpucdi_agent")
+REPOSITORY = Path(__file__).parents[2]
+OWN_FILE = f"/etc/cdi/{own_file_name(MANAGEMENT_KIND)}"
+STATE = "/var/lib/gpucdi"
+WAIT_SECONDS = 20.0
+
+
+def remember(node: Node, intent: Intent, generation: int = 1) -> None:
+    """Let the agent find ``intent`` as the last one it was given."""
+    content = {"generation": generation, "spec": intent.to_json()}
+    node.write(f"{STATE}/intent.json", json.dumps(content))
+
+
+def start(
+    node: Node,
+    mode: RepairMode = RepairMode.AUTO,
+    *extra: str,
+    log: IO[str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> NodeProcess:
+    """Start ``gpucdi-agent run`` without an API server; its JSON log goes to ``log``."""
+    remember(node, Intent(node_name="lab", mode=mode))
+    arguments = [*AGENT, "run", "--node-name", "lab", "--no-api", "--interval", "30", *extra]
+    return node.popen(
+        arguments, stderr=log or subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=env
+    )
+
+
+def inspect(node: Node) -> NodeStatus:
+    """Return what ``gpucdi-agent inspect -o json`` sees in the node, in a process of its own."""
+    done = node.run([*AGENT, "inspect", "-o", "json"])
+    assert done.stdout, done.stderr
+    return read_status(json.loads(done.stdout)["status"])
+
+
+def until(condition: Callable[[], T], seconds: float = WAIT_SECONDS) -> T:
+    """Return the first true answer of ``condition``; fail after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found or time.monotonic() > deadline:
+            assert found, f"not within {seconds:g} s"
+            return found
+        time.sleep(0.02)
+
+
+def fetch(port: int, path: str) -> tuple[int, str]:
+    """GET a page of an agent that serves on this machine's loopback."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def incident_node(toolkit: OperatorToolkit | None = None) -> NodeDescription:
+    """Describe the node of the first incident with the engine that its configuration is for."""
+    plain = incident.description(toolkit)
+    engine = {"/usr/bin/containerd": programs.containerd("2.4.2") / "containerd"}
+    return replace(plain, copies={**plain.copies, **engine})
