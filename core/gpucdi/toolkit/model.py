@@ -86,7 +86,8 @@ class HandlerRuntime:
     ``program`` is the executable behind wrappers (host path; ``None`` when it cannot be found).
     ``is_nvidia`` is ``None`` when that cannot be told. ``mode`` is the mode in force before a
     request is looked at (``auto`` stays ``auto``: it depends on the request); ``None`` when
-    unknown. ``other_configs`` are further ``config.toml`` files on the node that people may edit
+    unknown. ``modules_file`` is the list of kernel modules in which the wrapper looks for ``nvidia``
+    (``None``: no check). ``other_configs`` are further ``config.toml`` files on the node that people may edit
     although this handler does not read them.
     """
 
@@ -97,9 +98,14 @@ class HandlerRuntime:
     toolkit: Toolkit | None = None
     config: ToolkitConfig | None = None
     mode: Sourced[Mode | None] = field(default_factory=lambda: Sourced(None, UNKNOWN))
-    needs_kernel_module: bool = False
+    modules_file: str | None = None
     other_configs: tuple[ToolkitConfig, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def needs_kernel_module(self) -> bool:
+        """True when a wrapper runs the low-level runtime instead while the module is missing."""
+        return self.modules_file is not None
 
     @property
     def resolves_through_files(self) -> bool:

@@ -35,10 +35,10 @@ def read_platform(host: HostTree) -> Platform:
     return Platform.NVML
 
 
-def kernel_module_loaded(host: HostTree) -> bool | None:
+def kernel_module_loaded(host: HostTree, modules_file: str = MODULES) -> bool | None:
     """Tell whether the nvidia module is listed; ``None`` when the list cannot be read."""
     try:
-        content = host.read(MODULES)
+        content = host.read(modules_file)
     except OSError:
         return None
     return any(line.startswith(b"nvidia ") for line in content.splitlines())

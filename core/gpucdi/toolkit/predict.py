@@ -80,7 +80,8 @@ def predict(
     ``inventory`` is what NVML would say; without it just-in-time requests are unknown. Spec
     directories are read anew, as the runtime does at every start.
     """
-    if runtime.needs_kernel_module and kernel_module_loaded(host) is False:
+    modules = runtime.modules_file
+    if modules is not None and kernel_module_loaded(host, modules) is False:
         reason = "the nvidia kernel module is not loaded, so the low-level runtime runs unmodified"
         return Outcome(Verdict.WITHOUT_GPU, reason=reason)
     if runtime.config is not None and runtime.is_nvidia and not runtime.config.usable:

@@ -80,7 +80,7 @@ def resolve_runtime(host: HostTree, programs: Programs, handler: Handler) -> Han
         program=program.path,
         wrapper=program.wrapper_path,
         is_nvidia=is_nvidia,
-        needs_kernel_module=program.wrapper is not None and program.wrapper.checks_module,
+        modules_file=None if program.wrapper is None else program.wrapper.modules_file,
         findings=_missing(handler, program),
     )
     return _with_toolkit(host, programs, runtime, program) if is_nvidia else runtime

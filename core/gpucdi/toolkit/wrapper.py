@@ -20,22 +20,28 @@ from gpucdi.host import FileTooLargeError, HostTree
 SCRIPT_LIMIT_BYTES = 64 * 1024
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_MODULE_CHECK = "/proc/modules"
+_MODULE_CHECK = re.compile(r"^\s*cat\s+(/\S+)\s*\|\s*grep\s.*\^nvidia ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
     """A script that ends by running ``target`` with ``environment`` added.
 
-    ``checks_module`` is True when it runs ``fallback`` instead while the nvidia kernel module is
-    not loaded. ``warns_on_stderr`` tells releases from 1.18.1 on from earlier ones.
+    ``modules_file`` is the list in which it looks for the nvidia kernel module, running ``fallback``
+    instead when it is not there; ``None`` without such a check. ``warns_on_stderr`` tells releases
+    from 1.18.1 on from earlier ones.
     """
 
     target: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    checks_module: bool = False
+    modules_file: str | None = None
     fallback: str | None = None
     warns_on_stderr: bool = False
+
+    @property
+    def checks_module(self) -> bool:
+        """True when the script does not run its target without the kernel module."""
+        return self.modules_file is not None
 
 
 def read_wrapper(host: HostTree, path: str) -> Wrapper | None:
@@ -80,13 +86,13 @@ def parse_wrapper(text: str, directory: str) -> Wrapper | None:
     if not target.startswith("/") and "/" in target:
         target = posixpath.normpath(posixpath.join(directory, target))
     fallback = next((line[1] for line in commands[:-1] if line[0] == "exec" and line[1:]), None)
-    checks = _MODULE_CHECK in text
+    check = _MODULE_CHECK.search(text)
     return Wrapper(
         target=target,
         environment=environment,
-        checks_module=checks,
-        fallback=fallback if checks else None,
-        warns_on_stderr=checks and "directly" in text and ">&2" in text,
+        modules_file=None if check is None else check[1],
+        fallback=None if check is None else fallback,
+        warns_on_stderr=check is not None and "directly" in text and ">&2" in text,
     )
 
 
