@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -78,6 +79,11 @@ def program_name() -> str:
     return "kubectl gpucdi" if Path(sys.argv[0]).name.startswith("kubectl-") else "gpucdi"
 
 
+def available() -> tuple[Command, ...]:
+    """Return the commands of this build, in the order of ``--help``."""
+    return tuple(item for item in COMMANDS if importlib.util.find_spec(item.module) is not None)
+
+
 def _chosen(argv: Sequence[str]) -> str | None:
     return next((word for word in argv if not word.startswith("-")), None)
 
@@ -91,7 +97,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpucdi {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
+    for command in available():
         child = commands.add_parser(command.name, help=command.help, description=command.help)
         if command.name == chosen:
             _load(command, child)

@@ -86,7 +86,7 @@ def _toolkit_text(runtime: HandlerRuntime) -> str:
 
 def _config(runtime: HandlerRuntime, config: ToolkitConfig) -> Link:
     source = runtime.toolkit.config_source if runtime.toolkit else Source(SourceKind.UNKNOWN)
-    why = "the default place" if source.kind is SourceKind.DEFAULT else f"by {source.key}"
+    why = _why_this_file(source)
     lines = [Line(config.file, why if config.exists else f"{why}; absent, so defaults apply")]
     lines += [
         Line(
@@ -97,6 +97,16 @@ def _config(runtime: HandlerRuntime, config: ToolkitConfig) -> Link:
         for other in runtime.other_configs
     ]
     return Link("config", tuple(lines))
+
+
+def _why_this_file(source: Source) -> str:
+    if source.kind is SourceKind.DEFAULT:
+        return "the default place"
+    if source.kind is SourceKind.FILE:
+        return f"named by {source.key} in the wrapper script"
+    if source.kind is SourceKind.ENVIRONMENT:
+        return f"named by {source.key} in the engine's environment"
+    return "it is not known why"
 
 
 def _mode(runtime: HandlerRuntime) -> Link:

@@ -11,10 +11,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucdi.api import NodeStatus, read_status
+from gpucdi.api import NodeStatus, fields, read_status
 from gpucdi_cli.diff import names_in
 from gpucdi_cli.problems import CliError
 from gpucdi_cli.standin_ctk import write_script
@@ -37,9 +38,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class AgentRun:
-    """One run of the agent: the command as typed, and the status that it printed."""
+    """One run of the agent: the command as typed, each file change, and what it says of the node.
+
+    ``refusals`` are the lines of its plan that say what it will not do.
+    """
 
     command: str
+    changes: tuple[str, ...]
+    refusals: tuple[str, ...]
     status: NodeStatus
 
 
@@ -128,4 +134,18 @@ def run_agent(agent: Path, copy: Path, choice: Choice) -> AgentRun:
         raise CliError(
             f"the agent ended with exit code {result.returncode}: {result.stderr.strip()}", shown
         ) from error
-    return AgentRun(shown, read_status(answer))
+    return AgentRun(
+        command=shown,
+        changes=tuple(_change(record) for record in fields.objects(answer, "records")),
+        refusals=tuple(
+            line for line in fields.texts(answer, "plan") if line.startswith("refused ")
+        ),
+        status=read_status(fields.mapping(fields.mapping(answer, "node"), "status")),
+    )
+
+
+def _change(record: Mapping[str, object]) -> str:
+    result, file = fields.text(record, "result"), fields.text(record, "file")
+    counts = f"{fields.integer(record, 'added')} added, {fields.integer(record, 'removed')} removed"
+    message = fields.text(record, "message")
+    return f"{result}: {file}, {counts}{f' ({message})' if message else ''}"

@@ -16,7 +16,7 @@ from gpucdi_cli.chain import Line, Link, Mark, device_list, handler_chain
 from gpucdi_cli.console import rule
 from gpucdi_cli.demo_agent import AgentRun, Choice
 from gpucdi_cli.demo_pod import FailingPod
-from gpucdi_cli.drawing import draw_chain, draw_findings
+from gpucdi_cli.drawing import draw_chain, draw_findings, state_line
 from gpucdi_cli.node_look import NodeLook
 
 
@@ -120,14 +120,12 @@ def tell_repair(console: Console, choice: Choice, run: AgentRun) -> None:
     _fact(console, "Generator", choice.title, style=style)
     console.print(Text(f"  because {choice.why}", style="dim"))
     console.print(Text(f"$ {run.command}", style="dim"))
-    for repair in run.status.repairs:
-        counts = f"{repair.added} added, {repair.removed} removed"
-        console.print(f"{repair.result}: {repair.file}, {counts}")
-        if repair.message:
-            console.print(f"  {repair.message}")
-    if not run.status.repairs:
+    for line in (*run.changes, *run.refusals):
+        console.print(line)
+    if not run.changes:
         console.print("the agent changed nothing")
         draw_findings(console, run.status.findings)
+    console.print(Text.assemble("the agent says of the copy: ", state_line(run.status)))
 
 
 def tell_outcome(console: Console, scene: Scene, after: Registry) -> bool:

@@ -80,7 +80,7 @@ def show_plan(console: Console, planned: Plan, *, content: bool) -> None:
             for name in names_in(action.content):
                 console.print(Text(f"+ {action.kind}={name}", style="green"))
             if content:
-                console.print(Text(action.content.decode(), style="dim"))
+                console.print(Text(action.content.decode(), style="dim"), end="")
         else:
             console.print(Text(f"--- {action.path}  (removed)", style="bold"))
             console.print(Text(f"- {action.removed} names of {action.kind}", style="red"))

@@ -35,7 +35,7 @@ def draw_chain(console: Console, links: Sequence[Link]) -> None:
     """Draw the links from top to bottom, an arrow between each two."""
     for position, link in enumerate(links):
         if position:
-            console.print(Text("   │", style="dim"))
+            console.print(Text("   ▼", style="dim"))
         for number, line in enumerate(link.lines):
             title = link.title if number == 0 else ""
             console.print(_chain_line(title, line))

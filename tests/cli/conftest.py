@@ -1,0 +1,59 @@
+"""What the tests of the command line share: the captured incident, and ways to run a command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.running import CHECKOUT, Ran, Run
+
+from gpucdi_cli.__main__ import main
+
+
+@pytest.fixture
+def c00() -> Path:
+    return CHECKOUT / "examples" / "c00"
+
+
+@pytest.fixture
+def copy(c00: Path, tmp_path: Path) -> Path:
+    """A copy of the captured node that a test may change."""
+    return shutil.copytree(c00, tmp_path / "copy", symlinks=True)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+
+    def in_process(*arguments: str) -> Ran:
+        try:
+            code = main(arguments)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return in_process
+
+
+@pytest.fixture
+def run_program() -> Run:
+    """Run an installed program as a user would, from the top of the checkout."""
+
+    def as_subprocess(program: str, *arguments: str, path: str | None = None) -> Ran:
+        environment = os.environ | ({"PATH": path} if path is not None else {})
+        result = subprocess.run(
+            [Path(sys.executable).with_name(program), *arguments],
+            capture_output=True,
+            text=True,
+            cwd=CHECKOUT,
+            env=environment,
+            check=False,
+        )
+        return Ran(result.returncode, result.stdout, result.stderr)
+
+    return as_subprocess
