@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lab e2e lock clean
+.PHONY: help setup demo test lint format lab e2e differential differential-runtime lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 22
@@ -41,6 +41,16 @@ lab: $(STAMP) ## Build and cache the lab's programs (needs Go; installs Debian p
 
 e2e: lab ## The incident on a one-node cluster with the real runtime and kubelet
 	$(BIN)/python -m pytest -m e2e
+
+# N trees (or combinations) a version; SEED is printed by the run that found a difference.
+N ?= 2000
+SEED ?= 0
+
+differential: lab ## Compare the CDI library with the Go library over N generated trees a version
+	$(BIN)/python -m tests.differential.cdi --n $(N) --seed $(SEED)
+
+differential-runtime: lab ## Compare predictions with the real nvidia-container-runtime, N times
+	$(BIN)/python -m tests.differential_runtime --n $(N) --seed $(SEED)
 
 lock: ## Renew requirements/lock.txt
 	$(PYTHON) -m venv $(VENV)
