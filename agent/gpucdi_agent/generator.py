@@ -10,13 +10,15 @@ v1.12.0 to v1.20.2 (when each flag came), ``CHANGELOG.md``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gpucdi.cdi import NEWEST as NEWEST_LIBRARY
+from gpucdi.cdi import Accepted, Spec, decode_spec, dump_spec
 from gpucdi.engines.versions import Release, release
 from gpucdi.findings import Cause, Finding, Severity, Who
-from gpucdi.node.kinds import ALL
+from gpucdi.node.kinds import ALL, NONE
 from gpucdi.repair import Generation
 from gpucdi_agent.commands import HOST_PATH, Command, CommandResult, CommandRunner, Ending
 
@@ -100,17 +102,30 @@ class CtkGenerator:
         abilities = self._abilities(program, generation.toolkit_version)
         if abilities is None or "--vendor" not in abilities.flags:
             return _too_old(generation, program)
-        arguments = (program, *generate_arguments(generation, abilities))
-        result = self.runner.run(
+        first = self._run(program, generation, abilities, ())
+        if _has_spec(first):
+            return first.stdout
+        # One GPU that is lost, or enabled for MIG and without instances, fails them all.
+        ids = device_ids(generation) if "--device-id" in abilities.flags else ()
+        if not ids or first.ending is not Ending.EXITED:
+            return _failed(generation, program, first)
+        named = self._run(program, generation, abilities, ids)
+        if _has_spec(named):
+            return named.stdout
+        each = [self._run(program, generation, abilities, (item,)) for item in ids]
+        merged = merge([run.stdout for run in each if _has_spec(run)], program)
+        return merged if merged is not None else _failed(generation, program, first)
+
+    def _run(
+        self, program: str, generation: Generation, abilities: Abilities, ids: tuple[str, ...]
+    ) -> CommandResult:
+        return self.runner.run(
             Command(
-                arguments,
+                (program, *generate_arguments(generation, abilities, ids)),
                 deadline_seconds=self.deadline_seconds,
                 environment=self._environment(abilities),
             )
         )
-        if result.succeeded and result.stdout.strip():
-            return result.stdout
-        return _failed(generation, program, result)
 
     def _abilities(self, program: str, version: str | None) -> Abilities | None:
         known = release(version)
@@ -132,12 +147,43 @@ class CtkGenerator:
         return environment
 
 
-def generate_arguments(generation: Generation, abilities: Abilities) -> tuple[str, ...]:
-    """Return the arguments after the program's name.
+def device_ids(generation: Generation) -> tuple[str, ...]:
+    """Return the wanted devices one by one: by UUID where they have one among their names."""
+    single = [name for name in generation.names if name not in {ALL, NONE}]
+    uuids = [name for name in single if name.startswith(("GPU-", "MIG-"))]
+    return tuple(uuids or single)
+
+
+def merge(specs: Sequence[bytes], program: str) -> bytes | None:
+    """Return one spec with the devices of all, ``None`` if there is none.
+
+    The edits beside the devices are the same in each: they depend on the driver alone. ``all`` is
+    left out, for each run's covers just its own device.
+    """
+    found: list[Spec] = []
+    for content in specs:
+        outcome = decode_spec(content, program, NEWEST_LIBRARY)
+        if isinstance(outcome, Accepted):
+            found.append(outcome.spec)
+    if not found:
+        return None
+    devices = {device.name: device for spec in found for device in spec.devices}
+    devices.pop(ALL, None)
+    return dump_spec(replace(found[0], devices=tuple(devices.values())))
+
+
+def _has_spec(result: CommandResult) -> bool:
+    return result.succeeded and bool(result.stdout.strip())
+
+
+def generate_arguments(
+    generation: Generation, abilities: Abilities, ids: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the arguments after the program's name; ``ids`` restrict it to some devices.
 
     The mode is always given: 1.18.0 would take it from the runtime's configuration, and detection
-    could land on another platform. All devices are asked for and the names wanted are picked later,
-    for the common edits are the same and one run is cheaper than several.
+    could land on another platform. Normally all devices are asked for and the wanted names picked
+    later: the edits beside the devices are the same, and one run is cheaper than several.
     """
     vendor, _, kind_class = generation.kind.partition("/")
     arguments = ["cdi", "generate", "--mode", "nvml", "--vendor", vendor, "--class", kind_class]
@@ -150,6 +196,8 @@ def generate_arguments(generation: Generation, abilities: Abilities) -> tuple[st
         arguments += ["--device-name-strategy", strategy]
     if ALL not in generation.names and "--no-all-device" in abilities.flags:
         arguments.append("--no-all-device")
+    for item in ids:
+        arguments += ["--device-id", item]
     return tuple(arguments)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from gpucdi.api import Hold
+from gpucdi.cdi import Accepted
 from gpucdi.host import HostTree
 from gpucdi.node import Observation
 from gpucdi.toolkit import HandlerRuntime
@@ -24,6 +25,7 @@ DRIVER_NOT_VALIDATED = "DriverNotValidated"
 NVML_UNAVAILABLE = "NvmlUnavailable"
 FEWER_GPUS = "FewerGpusThanKernel"
 MIG_PENDING = "MigPending"
+SPEC_UNPARSABLE = "SpecUnparsable"
 DISPUTED = "Disputed"
 
 # GPU Operator's validator removes driver-ready whenever its Pod is bounced, as after each MIG
@@ -70,6 +72,7 @@ class HoldKeeper:
     def _reasons(self, situation: Situation) -> Iterator[tuple[str, str]]:
         yield from _driver_reasons(situation.count)
         yield from _toolkit_reasons(situation)
+        yield from _spec_reasons(situation.observation)
         yield from self._validation_reasons(situation.host)
         yield from self._dispute_reasons()
 
@@ -106,6 +109,23 @@ def _driver_reasons(count: Count) -> Iterator[tuple[str, str]]:
             yield FEWER_GPUS, f"{what}; ends when it sees them all"
     if count.mig_pending:
         yield MIG_PENDING, f"ends when the MIG mode of {', '.join(count.mig_pending)} has changed"
+
+
+def _spec_reasons(observation: Observation) -> Iterator[tuple[str, str]]:
+    # A half-written or broken file may turn out to define the very names that we would add; then
+    # both definitions would be dropped.
+    wanted = {
+        runtime.config.default_kind.value
+        for runtime in observation.runtimes
+        if runtime.resolves_through_files and runtime.config is not None
+    } | set(observation.intent.extra_kinds)
+    for reader in observation.readers:
+        for file in reader.registry.files:
+            if isinstance(file.outcome, Accepted) or file.claimed_names is not None:
+                continue
+            if not file.claimed_kind or file.claimed_kind in wanted:
+                yield SPEC_UNPARSABLE, f"ends when {file.path} is whole again, or gone"
+                return
 
 
 def _toolkit_reasons(situation: Situation) -> Iterator[tuple[str, str]]:
