@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from tests.lab import incident
 from tests.lab.cluster import Cluster
 
@@ -112,3 +113,13 @@ def test_the_engine_reports_the_handlers(cluster: Cluster) -> None:
     names = {handler["name"] for handler in status["runtimeHandlers"]}
     assert {"nvidia", "nvidia-cdi", "nvidia-legacy", "runc"} <= names
     assert '"nvidia"' in cluster.crictl("info")
+
+
+def test_a_stopped_program_can_be_resumed(cluster: Cluster) -> None:
+    cluster.stop("kube-apiserver")
+    with pytest.raises(RuntimeError, match="refused"):
+        cluster.kubectl("get", "nodes")
+
+    cluster.resume()
+
+    assert cluster.node_name in cluster.kubectl("get", "nodes")

@@ -75,6 +75,14 @@ def lay_driver_root(root: Path, hardware: Hardware) -> Path:
     return libraries
 
 
+def remove_driver_root(root: Path) -> None:
+    """Remove what ``lay_driver_root`` laid, of whatever version."""
+    for name in (_NVML, *_FILLERS):
+        for path in (root / library_folder()).glob(f"{name.removesuffix('.1')}.*"):
+            path.unlink()
+    (root / "usr/bin/nvidia-smi").unlink(missing_ok=True)
+
+
 def write_stub_config(path: Path, hardware: Hardware) -> None:
     """Write the file that the stub reads, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)

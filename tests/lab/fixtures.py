@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.lab import programs
+from tests.lab import driver, programs
 from tests.lab.cluster import Cluster
+from tests.lab.hardware import Hardware
 from tests.lab.node import Node, NodeDescription
 from tests.lab.programs import ProgramMissingError
 
@@ -35,6 +37,43 @@ def make_node() -> Iterator[MakeNode]:
         yield make
 
 
+@dataclass(frozen=True, slots=True)
+class DriverFiles:
+    """A driver's user space in a folder of its own, for tests that need no node and no root."""
+
+    root: Path
+    libraries: Path
+    config: Path
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a child process needs to load the stub as ``libnvidia-ml.so.1``."""
+        return {
+            "LD_LIBRARY_PATH": str(self.libraries),
+            driver.STUB_CONFIG_VARIABLE: str(self.config),
+        }
+
+
+MakeDriver = Callable[[Hardware], DriverFiles]
+
+
+@pytest.fixture
+def make_driver(tmp_path: Path) -> MakeDriver:
+    """Lay driver roots (libraries and nvidia-smi, no device nodes) below the test's folder."""
+
+    def make(machine: Hardware) -> DriverFiles:
+        root = Path(tempfile.mkdtemp(prefix="driver-", dir=tmp_path))
+        try:
+            libraries = driver.lay_driver_root(root, machine)
+        except ProgramMissingError as missing:
+            pytest.skip(str(missing))
+        config = root / driver.STUB_CONFIG_PATH.lstrip("/")
+        driver.write_stub_config(config, machine)
+        return DriverFiles(root, libraries, config)
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def _running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Start one cluster a test run; its logs stay in pytest's folder of temporary files."""
@@ -50,10 +89,10 @@ def _running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clust
 
 
 @pytest.fixture
-def cluster(_running_cluster: Cluster) -> Cluster:
-    """The one-node cluster, with the node's files as in the first incident."""
+def cluster(_running_cluster: Cluster) -> Iterator[Cluster]:
+    """The one-node cluster, with the node as in the first incident."""
+    yield _running_cluster
     _running_cluster.restore_incident()
-    return _running_cluster
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ the device ``all``. Owns: that description and the spec files. Must not know: Ku
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 
 import yaml
@@ -58,6 +59,22 @@ def description(
             **(files or {}),
         },
     )
+
+
+def restore(node: Node) -> None:
+    """Put a running node's machine, configuration and spec files back to the incident."""
+    plain = description()
+    node.set_hardware(MACHINE)
+    for toolkit in plain.toolkits:
+        node.write(toolkit.config_path, toolkit.config_text())
+    for path, content in plain.files.items():
+        node.write(path, content)
+    for left in node.path("/var/lib/gpucdi").iterdir():
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+    write_specs(node)
 
 
 def write_specs(node: Node) -> None:

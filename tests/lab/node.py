@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -210,6 +211,30 @@ class Node:
         """Let NVML describe another machine from its next initialisation on; /dev stays."""
         driver.write_stub_config(self.path(driver.STUB_CONFIG_PATH), machine)
 
+    def set_hardware(self, machine: Hardware) -> None:
+        """Change the machine as a driver upgrade, a MIG change or a hot plug does.
+
+        NVML, device nodes, ``/proc/driver`` and the driver's user space all follow.
+        """
+        self.set_nvml(machine)
+        if self.description.driver_root is not None:
+            root = self.path(self.description.driver_root)
+            driver.remove_driver_root(root)
+            driver.lay_driver_root(root, machine)
+        wanted = {node.path: node for node in hardware.device_nodes(machine)}
+        dev = self.path("/dev")
+        for old in [*dev.glob("nvidia*"), *dev.glob("nvidia-caps/*")]:
+            if old.is_char_device() and str(old.relative_to(dev)) not in wanted:
+                old.unlink()
+        for name, node in wanted.items():
+            if not (dev / name).exists():
+                (dev / name).parent.mkdir(exist_ok=True)
+                os.mknod(dev / name, stat.S_IFCHR | 0o666, os.makedev(node.major, node.minor))
+                (dev / name).chmod(0o666)
+        for folder in self.path("/proc/driver").iterdir():
+            shutil.rmtree(folder)
+        self._write_proc_files(self.path("/proc"), machine)
+
     def _lay(self) -> None:
         description, tree = self.description, self.tree
         for folder in description.directories:
@@ -218,8 +243,7 @@ class Node:
         if description.driver_root is not None:
             root = tree / _real(description.driver_root).lstrip("/")
             driver.lay_driver_root(root, description.hardware)
-        for path, text in hardware.proc_files(description.hardware).items():
-            _write(tree / "proc" / path, text)
+        self._write_proc_files(tree / "proc", description.hardware)
         _write(tree / "proc/devices", _proc_devices())
         _write(
             tree / "proc/modules", "nvidia 60000000 2 nvidia_uvm, Live 0x0000000000000000 (POE)\n"
@@ -235,6 +259,11 @@ class Node:
             target = tree / _real(path).lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
+
+    @staticmethod
+    def _write_proc_files(proc: Path, machine: Hardware) -> None:
+        for path, text in hardware.proc_files(machine).items():
+            _write(proc / path, text)
 
     def _plan(self) -> Iterator[dict[str, object]]:
         """The holder's steps, in order."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.lab import hardware
-from tests.lab.fixtures import MakeNode
+from tests.lab.fixtures import MakeDriver, MakeNode
 from tests.lab.hardware import Fault, Gpu, Hardware
 from tests.lab.node import Node, NodeDescription
 from tests.lab.programs import TOOLKIT_VERSIONS
@@ -151,6 +151,34 @@ def test_pynvml_and_nvidia_ctk_see_a_changed_machine_at_once(make_node: MakeNode
 
     assert [gpu["uuid"] for gpu in json.loads(pynvml(node).stdout)["gpus"]] == [UUID_0]
     assert device_names(node.run([*GENERATE]).stdout) == {"0", UUID_0, "all"}
+
+
+def test_a_driver_upgrade_with_a_mig_change_is_followed_by_everything(make_node: MakeNode) -> None:
+    node = make_node(package_node("1.18.2", hardware.TWO_GPUS))
+    upgraded = replace(hardware.MIG_GPU, driver_version="580.95.05")
+
+    node.set_hardware(upgraded)
+
+    spec = node.run([*GENERATE], check=True).stdout
+    assert {"1:0", hardware.MIG_UUID_0} <= device_names(spec)
+    assert "libcuda.so.580.95.05" in spec
+    assert "570.86.15" not in spec
+    assert "580.95.05" in node.path("/proc/driver/nvidia/version").read_text()
+    assert hardware.MIG_UUID_1 in node.run(["nvidia-smi", "-L"]).stdout
+
+
+def test_pynvml_works_with_a_driver_in_a_folder_and_no_node(make_driver: MakeDriver) -> None:
+    files = make_driver(hardware.TWO_GPUS)
+
+    child = subprocess.run(
+        [sys.executable, "-c", ASK_PYNVML],
+        env={**os.environ, **files.environment},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert [gpu["uuid"] for gpu in json.loads(child.stdout)["gpus"]] == [UUID_0, UUID_1]
 
 
 PREFIX = "failed to generate CDI spec: failed to create device CDI specs: "
@@ -339,11 +367,44 @@ def test_closing_a_node_ends_what_runs_in_it_and_removes_its_files() -> None:
     node.close()
 
     assert left_behind.wait(10) != 0
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{inner}").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{inner}").exists()
+    wait_until_gone(Path(f"/proc/{inner}"))
     assert not base.exists()
+
+
+KILLED_RUN = """
+import sys, time, pathlib
+from tests.lab.node import Node, NodeDescription
+node = Node(NodeDescription(driver_root=None), pathlib.Path(sys.argv[1]) / "node")
+node.start()
+print(node.popen(["sleep", "600"]).program_pid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_test_run_leaves_no_process_behind(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root (mount namespaces and device nodes)")
+    run = subprocess.Popen(
+        [sys.executable, "-c", KILLED_RUN, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    inner = Path("/proc") / run.stdout.readline().strip()
+    assert inner.exists()
+
+    run.kill()
+    run.communicate()
+
+    wait_until_gone(inner)
+
+
+def wait_until_gone(path: Path) -> None:
+    deadline = time.monotonic() + 5
+    while path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not path.exists()
 
 
 def test_a_gpu_may_be_hidden_from_nvml_and_known_to_the_kernel(make_node: MakeNode) -> None:
