@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from gpucdi.api import fields
-from gpucdi_kube.api import APPLY_PATCH, KubeObject, Observer, RequestRecord, WatchEvent
+from gpucdi_kube.api import APPLY_PATCH, Guard, KubeObject, Observer, RequestRecord, WatchEvent
 from gpucdi_kube.clock import Clock, SystemClock
 from gpucdi_kube.credentials import Credentials, CredentialsError, find
 from gpucdi_kube.errors import (
@@ -63,6 +63,7 @@ class HttpKubeApi:
         policy: RetryPolicy | None = None,
         bucket: TokenBucket | None = None,
         observe: Observer | None = None,
+        guard: Guard | None = None,
         clock: Clock | None = None,
         connections: int = 16,
     ) -> None:
@@ -70,6 +71,7 @@ class HttpKubeApi:
         self._policy = policy or RetryPolicy()
         self._bucket = bucket
         self._observe = observe
+        self._guard = guard
         self._clock = clock or SystemClock()
         self._agent = user_agent
         self._session = aiohttp.ClientSession(
@@ -188,6 +190,8 @@ class HttpKubeApi:
         return None
 
     async def _once(self, request: _Request) -> KubeObject:
+        if self._guard is not None:
+            self._guard(request.verb)
         timeout = aiohttp.ClientTimeout(
             total=self._policy.attempt_timeout_s, sock_connect=self._policy.connect_timeout_s
         )
@@ -301,6 +305,7 @@ async def connect(
     policy: RetryPolicy | None = None,
     bucket: TokenBucket | None = None,
     observe: Observer | None = None,
+    guard: Guard | None = None,
 ) -> HttpKubeApi:
     """Return a connection: the Pod's service account, or a kubeconfig when one is named or needed.
 
@@ -312,4 +317,5 @@ async def connect(
         policy=policy,
         bucket=bucket,
         observe=observe,
+        guard=guard,
     )

@@ -1,0 +1,189 @@
+"""kopf, and nothing but kopf: its settings, its credentials, and handlers that only hand over.
+
+Owns: how the watches are run. Handlers are ``on.event`` alone, which stores nothing on any object;
+they return ``None``, because kopf would write a value into the object's status. Must not know: what
+is decided. The reasons for each setting were measured on 1.45.2: lists in chunks keep the memory
+flat; a null difference base halves the cost of an event; an endless back-off outlives any outage of
+the API server, where the default gives up after 54 seconds and ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import kopf
+
+from gpucdi.api.names import GROUP, PLURAL_STATUS, VERSION
+from gpucdi_kube import Credentials
+
+TOKEN_LIFETIME = timedelta(minutes=10)
+# Loud reasons of Warning Events that never carry a CDI text; the server leaves them out.
+LOUD = (
+    "BackOff",
+    "Unhealthy",
+    "FailedScheduling",
+    "FailedMount",
+    "FailedAttachVolume",
+    "FailedKillPod",
+    "Evicted",
+    "NodeNotReady",
+    "DNSConfigForming",
+)
+EVENT_SELECTOR = ",".join(
+    ("involvedObject.kind=Pod", "type=Warning", *(f"reason!={reason}" for reason in LOUD))
+)
+
+
+class Listener(Protocol):
+    """Whoever takes what the watches tell. ``deleted`` may also mean: left the selector."""
+
+    def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a Node."""
+
+    def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a GpuCdiStatus."""
+
+    def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a RuntimeClass."""
+
+    def saw_event(self, body: Mapping[str, object]) -> None:
+        """Take a Warning Event about a Pod."""
+
+
+class NullDiffBase(kopf.DiffBaseStorage):
+    """Stores nothing and compares nothing: there are no handlers that would."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Return an empty essence."""
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        """Return that nothing is stored."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Store nothing."""
+
+
+class NullProgress(kopf.ProgressStorage):
+    """Stores no progress: ``on.event`` has none."""
+
+    def fetch(self, **_: Any) -> None:
+        """Return that nothing is stored."""
+
+    def store(self, **_: Any) -> None:
+        """Store nothing."""
+
+    def purge(self, **_: Any) -> None:
+        """Remove nothing."""
+
+    def touch(self, **_: Any) -> None:
+        """Write nothing."""
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        """Return the essence as it is, instead of a deep copy."""
+        return essence
+
+
+@dataclass(frozen=True, slots=True)
+class Endless:
+    """Delays for ever, in seconds: 1 to 30, with jitter. Can be iterated again and again."""
+
+    last_s: float = 30.0
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the delays."""
+        ceiling = 2.0
+        while True:
+            yield random.uniform(ceiling / 2, ceiling)  # noqa: S311  # spreads load
+            ceiling = min(ceiling * 2, self.last_s)
+
+
+def settings() -> kopf.OperatorSettings:
+    """Return the settings of the watches."""
+    chosen = kopf.OperatorSettings()
+    watching = chosen.watching
+    watching.chunk_size = 500
+    watching.server_timeout = 600
+    watching.client_timeout = 660
+    watching.reconnect_backoff = 1.0
+    watching.field_selectors["", "v1", "events"] = EVENT_SELECTOR
+    chosen.networking.request_timeout = 60
+    chosen.networking.connect_timeout = 10
+    chosen.networking.error_backoffs = Endless()
+    chosen.queueing.idle_timeout = 0.5
+    chosen.queueing.worker_limit = None
+    chosen.scanning.disabled = True
+    chosen.peering.standalone = True
+    chosen.posting.enabled = False
+    chosen.persistence.diffbase_storage = NullDiffBase()
+    chosen.persistence.progress_storage = NullProgress()
+    chosen.process.ultimate_exiting_timeout = 20
+    return chosen
+
+
+def registry(listener: Listener, credentials: Credentials) -> kopf.OperatorRegistry:
+    """Return a registry of our own, so that no other program's handlers are met."""
+    made = kopf.OperatorRegistry()
+
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        return await connection(credentials)
+
+    async def node(event: kopf.RawEvent, **_: Any) -> None:
+        listener.saw_node(event["object"], deleted=event["type"] == "DELETED")
+
+    async def status(event: kopf.RawEvent, **_: Any) -> None:
+        listener.saw_status(event["object"], deleted=event["type"] == "DELETED")
+
+    async def runtime_class(event: kopf.RawEvent, **_: Any) -> None:
+        listener.saw_runtime_class(event["object"], deleted=event["type"] == "DELETED")
+
+    async def warning(event: kopf.RawEvent, **_: Any) -> None:
+        if event["type"] != "DELETED":
+            listener.saw_event(event["object"])
+
+    kopf.on.login(registry=made)(login)
+    kopf.on.event("", "v1", "nodes", registry=made)(node)
+    kopf.on.event(GROUP, VERSION, PLURAL_STATUS, registry=made)(status)
+    kopf.on.event("node.k8s.io", "v1", "runtimeclasses", registry=made)(runtime_class)
+    kopf.on.event("", "v1", "events", registry=made)(warning)
+    return made
+
+
+async def connection(credentials: Credentials) -> kopf.ConnectionInfo:
+    """Return our credentials as kopf wants them; they expire, so that a token is read again."""
+    await credentials.authorization.renew()
+    scheme, _, token = (await credentials.authorization.header() or "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=credentials.server,
+        ca_path=credentials.ca_file,
+        insecure=not credentials.verify,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=credentials.cert_file,
+        private_key_path=credentials.key_file,
+        proxy_url=credentials.proxy,
+        expiration=datetime.now(UTC) + TOKEN_LIFETIME if token else None,
+    )
+
+
+async def watch(listener: Listener, credentials: Credentials, ready: Any, stop: Any) -> None:
+    """Run the watches until ``stop`` is set; ``ready`` is set when they are under way.
+
+    Raises, or returns early, when kopf gives up (a refused list, an expired list page): the process
+    must then end and start anew.
+    """
+    logging.getLogger("kopf.objects").setLevel(logging.ERROR)
+    await kopf.operator(
+        registry=registry(listener, credentials),
+        settings=settings(),
+        standalone=True,
+        clusterwide=True,
+        ready_flag=ready,
+        stop_flag=stop,
+    )

@@ -1,0 +1,264 @@
+"""The whole operator put together and kept running.
+
+Owns: which tasks run when. Both replicas watch and stay warm; only the leader works. A task that
+ends by itself (kopf gives up on a refused list) ends the process, which starts anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from gpucdi_kube import (
+    Clock,
+    Credentials,
+    HttpKubeApi,
+    KubeError,
+    RetryPolicy,
+    SystemClock,
+    TokenBucket,
+)
+from gpucdi_kube.credentials import find
+from gpucdi_operator import adapters, health
+from gpucdi_operator.events import Recorder
+from gpucdi_operator.fleet import Fleet
+from gpucdi_operator.leader import Elector
+from gpucdi_operator.logs import log
+from gpucdi_operator.metrics import Metrics
+from gpucdi_operator.nodes import NodeReconciler
+from gpucdi_operator.options import Options
+from gpucdi_operator.pods import PodKey, PodReconciler
+from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.silence import Silence
+from gpucdi_operator.store import Store
+
+BEAT_S = 5.0
+STUCK_S = 60.0
+RETRY_S = 5.0
+STOP_S = 5.0
+USER_AGENT = "gpucdi-operator"
+
+
+class Operator:
+    """One replica. Make it inside a running event loop."""
+
+    def __init__(
+        self, options: Options, credentials: Credentials, clock: Clock | None = None
+    ) -> None:
+        self.options = options
+        self.credentials = credentials
+        self.clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self.store = Store()
+        self.identity = options.identity or f"{socket.gethostname()}-{os.getpid()}"
+        self.elector = self._elector()
+        self.api = HttpKubeApi(
+            credentials,
+            user_agent=USER_AGENT,
+            bucket=TokenBucket(options.requests_per_second, options.burst, self.clock),
+            observe=self.metrics.request,
+            guard=self.elector.guard,
+            clock=self.clock,
+        )
+        failed = self.metrics.failed
+        self.node_queue: KeyedQueue[str] = KeyedQueue("nodes", self.clock, failed)
+        self.pod_queue: KeyedQueue[PodKey] = KeyedQueue("pods", self.clock, failed)
+        self.nodes = NodeReconciler(self.api, self.store, self.clock, self.metrics)
+        self.pods = self._pods()
+        self.fleet = Fleet(self.api, self.store, self.metrics, self.pods, self.node_queue)
+        self.silence = Silence(self.api, self.store, self.clock, options.timing, options.namespace)
+        self.port = 0
+        self.seeded = asyncio.Event()
+        self.watching = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._beat = self.clock.monotonic()
+
+    def stop(self) -> None:
+        """Ask :meth:`run` to end: the Lease is given back first."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Run until stopped; raises when a part that must not end has ended."""
+        options = self.options
+        async with AsyncExitStack() as stack:
+            for api in (self.api, self.elector.api):
+                stack.push_async_callback(api.close)
+            self.port = await stack.enter_async_context(
+                health.serve(
+                    options.http, alive=self._alive, ready=self._unready, metrics=self._exposition
+                )
+            )
+            log("started", identity=self.identity, http=self.port)
+            await self._run_parts()
+
+    async def _run_parts(self) -> None:
+        stop_watching = asyncio.Event()
+        watches = asyncio.create_task(
+            adapters.watch(self.fleet, self.credentials, self.watching, stop_watching)
+        )
+        stopping = asyncio.create_task(self._stopping.wait())
+        lasting = {
+            watches,
+            asyncio.create_task(self.elector.run()),
+            asyncio.create_task(self._lead_when_elected()),
+            asyncio.create_task(self._keep_beat()),
+        }
+        passing = {asyncio.create_task(self._signals()), asyncio.create_task(self._seed())}
+        try:
+            done, _ = await asyncio.wait({stopping, *lasting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop_watching.set()
+            await _cancelled(stopping, *passing, *(lasting - {watches}))
+            await self.elector.release()
+            await asyncio.wait({watches}, timeout=STOP_S)
+            await _cancelled(watches)
+        for part in done - {stopping}:
+            part.result()
+        if not self._stopping.is_set():
+            raise RuntimeError("a part of the operator ended without being asked to")
+
+    async def _signals(self) -> None:
+        """Take SIGTERM and SIGINT; kopf takes them for itself while it starts."""
+        await self.watching.wait()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.stop)
+
+    async def _seed(self) -> None:
+        """Fill the store before we call ourselves ready."""
+        while not self.seeded.is_set():
+            try:
+                await self.fleet.resync()
+            except KubeError as error:
+                log("the first lists failed", 30, error=str(error))
+                await self.clock.sleep(RETRY_S)
+            else:
+                self.seeded.set()
+                log("ready", nodes=len(self.store.nodes), statuses=len(self.store.statuses))
+
+    async def _lead_when_elected(self) -> None:
+        while True:
+            await self._elected(wanted=True)
+            self.metrics.leader.set(1)
+            leading = asyncio.create_task(self._lead())
+            deposed = asyncio.create_task(self._elected(wanted=False))
+            try:
+                await asyncio.wait({leading, deposed}, return_when=asyncio.FIRST_COMPLETED)
+                if leading.done():
+                    # Nothing in there ends by itself; whatever it raised ends the process.
+                    leading.result()
+            finally:
+                self.metrics.leader.set(0)
+                await _cancelled(leading, deposed)
+
+    async def _elected(self, *, wanted: bool) -> None:
+        while self.elector.is_leader is not wanted:
+            self.elector.changed.clear()
+            await self.elector.changed.wait()
+
+    async def _lead(self) -> None:
+        timing = self.options.timing
+        await self.seeded.wait()
+        self.fleet.enqueue_all()
+        async with asyncio.TaskGroup() as group:
+            workers = self.options.workers
+            group.create_task(self.node_queue.work(self.nodes.reconcile, workers))
+            group.create_task(self.pod_queue.work(self.pods.reconcile, workers))
+            group.create_task(self._once(self.fleet.take_over))
+            group.create_task(self._every(timing.lease_sweep_s, self._sweep))
+            group.create_task(self._every(timing.pod_resync_s, self.fleet.resync_pods))
+            group.create_task(self._every(timing.resync_s, self._resync, first=False))
+
+    async def _sweep(self) -> None:
+        for node in await self.silence.sweep():
+            self.node_queue.add(node)
+
+    async def _resync(self) -> None:
+        await self.fleet.resync()
+        self.fleet.enqueue_all()
+
+    async def _once(self, action: Callable[[], Awaitable[None]]) -> None:
+        while not await self._tried(action):
+            await self.clock.sleep(RETRY_S)
+
+    async def _every(
+        self, seconds: float, action: Callable[[], Awaitable[None]], *, first: bool = True
+    ) -> None:
+        if not first:
+            await self.clock.sleep(seconds)
+        while True:
+            await self._once(action)
+            await self.clock.sleep(seconds)
+
+    async def _tried(self, action: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await action()
+        except KubeError as error:
+            log("will be tried again", 30, action=action.__name__, error=str(error))
+            return False
+        return True
+
+    async def _keep_beat(self) -> None:
+        while True:
+            self._beat = self.clock.monotonic()
+            await self.clock.sleep(BEAT_S)
+
+    def _alive(self) -> str:
+        stuck_s = self.clock.monotonic() - self._beat
+        return f"the loop has been stuck for {stuck_s:.0f} s" if stuck_s > STUCK_S else ""
+
+    def _unready(self) -> str:
+        if not self.watching.is_set():
+            return "the watches are not under way"
+        return "" if self.seeded.is_set() else "the first lists are not done"
+
+    def _exposition(self) -> bytes:
+        self.metrics.fleet(self.store)
+        self.metrics.pods_failing.set(self.pods.failing)
+        for queue in (self.node_queue, self.pod_queue):
+            self.metrics.queue_depth.labels(queue.name).set(len(queue))
+        return self.metrics.text()
+
+    def _elector(self) -> Elector:
+        timing = self.options.timing
+        api = HttpKubeApi(
+            self.credentials,
+            user_agent=USER_AGENT,
+            policy=RetryPolicy(
+                deadline_s=0.0, attempt_timeout_s=timing.lease_s / 3, connect_timeout_s=2.0
+            ),
+            clock=self.clock,
+        )
+        return Elector(api, self.clock, timing, self.identity, self.options.namespace)
+
+    def _pods(self) -> PodReconciler:
+        recorder = Recorder(self.api, self.clock, self.metrics, self.identity)
+        return PodReconciler(
+            self.api,
+            self.store,
+            self.clock,
+            self.metrics,
+            self.options.timing,
+            recorder,
+            self.pod_queue,
+            self.node_queue,
+            self.nodes,
+        )
+
+
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel the tasks and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def run(options: Options) -> None:
+    """Find credentials and run one replica."""
+    await Operator(options, await find(options.kubeconfig)).run()

@@ -1,0 +1,125 @@
+"""Events of events.k8s.io/v1 with names that follow from their subject.
+
+Owns: the body, the name, and that a repeated Event becomes a series instead of another object. A
+name that follows from Pod, reason and cause makes a second leader's create harmless: it is taken.
+Source: kubernetes/kubernetes ``pkg/apis/core/validation/events.go``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpucdi.api import fields
+from gpucdi.api.names import EVENT_CONTROLLER
+from gpucdi_kube import Clock, KubeApi, KubeObject, paths
+from gpucdi_kube.api import MERGE_PATCH
+from gpucdi_kube.clock import rfc3339_micro
+from gpucdi_kube.errors import AlreadyExists, NotFound
+from gpucdi_operator.metrics import Metrics
+
+LABEL_KEY = "gpucdi.io/cause"
+NAME_LIMIT = 253
+INSTANCE_LIMIT = 128
+_HASH_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing to say about a Pod. ``key`` tells apart what has the same reason."""
+
+    type: str  # Normal | Warning
+    reason: str
+    action: str
+    text: str
+    key: str = ""
+    field_path: str = ""
+
+
+def event_name(pod_name: str, pod_uid: str, reason: str, key: str) -> str:
+    """Return ``<pod>.<hash>``, the same for the same Pod, reason and key on every replica."""
+    subject = f"{pod_uid}\0{reason}\0{key}"
+    digest = hashlib.sha256(subject.encode()).hexdigest()[:_HASH_LENGTH]
+    return f"{pod_name[: NAME_LIMIT - _HASH_LENGTH - 1]}.{digest}"
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Writes Events. ``identity`` is this replica's name."""
+
+    api: KubeApi
+    clock: Clock
+    metrics: Metrics
+    identity: str
+
+    async def record(
+        self, pod: Mapping[str, object], note: Note, *, node_uid: str = "", again: bool = False
+    ) -> bool:
+        """Create the Event and return whether it is new.
+
+        Where the Event exists already it is left alone, unless ``again`` says that the fault was
+        observed anew: then it becomes, or continues, a series.
+        """
+        meta = fields.mapping(pod, "metadata")
+        namespace = fields.text(meta, "namespace")
+        name = event_name(
+            fields.text(meta, "name"), fields.text(meta, "uid"), note.reason, note.key
+        )
+        try:
+            body = self._body(pod, note, name, node_uid)
+            await self.api.create(paths.events(namespace), body)
+        except AlreadyExists:
+            if again:
+                await self._continue(namespace, name, note)
+            return False
+        self.metrics.events.labels(note.reason, "create").inc()
+        return True
+
+    async def _continue(self, namespace: str, name: str, note: Note) -> None:
+        path = paths.event(namespace, name)
+        found = await self.api.get(path)
+        if found is None:
+            return
+        count = fields.integer(fields.mapping(found, "series"), "count", 1) + 1
+        series = {"count": count, "lastObservedTime": rfc3339_micro(self.clock.now())}
+        try:
+            await self.api.patch(path, {"series": series}, content_type=MERGE_PATCH)
+        except NotFound:
+            return
+        self.metrics.events.labels(note.reason, "series").inc()
+
+    def _body(self, pod: Mapping[str, object], note: Note, name: str, node_uid: str) -> KubeObject:
+        meta, spec = fields.mapping(pod, "metadata"), fields.mapping(pod, "spec")
+        regarding = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": fields.text(meta, "namespace"),
+            "name": fields.text(meta, "name"),
+            "uid": fields.text(meta, "uid"),
+            "resourceVersion": fields.text(meta, "resourceVersion"),
+            "fieldPath": note.field_path,
+        }
+        node = fields.text(spec, "nodeName")
+        related = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}
+        body: KubeObject = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": name,
+                "namespace": fields.text(meta, "namespace"),
+                # By which a later leader knows what it need not explain again.
+                "labels": {LABEL_KEY: note.key} if note.key else {},
+            },
+            "eventTime": rfc3339_micro(self.clock.now()),
+            "type": note.type,
+            "reason": note.reason,
+            "action": note.action,
+            "note": note.text,
+            "reportingController": EVENT_CONTROLLER,
+            "reportingInstance": self.identity[:INSTANCE_LIMIT],
+            "regarding": {key: value for key, value in regarding.items() if value},
+        }
+        if node:
+            body["related"] = {key: value for key, value in related.items() if value}
+        return body

@@ -1,0 +1,127 @@
+"""Takes what the watches tell into the store and says what has to be looked at.
+
+Owns: the listener of the adapters, and the lists that make up for what watches miss: deletions
+across a re-list, Events that kubelet no longer sends, Pods that an earlier leader explained. Must
+not know: kopf, and what is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpucdi.api import fields
+from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
+from gpucdi_kube import KubeApi, paths
+from gpucdi_operator.diagnosing import REASONS, tells_of_cdi
+from gpucdi_operator.events import LABEL_KEY
+from gpucdi_operator.metrics import Metrics
+from gpucdi_operator.pods import PodKey, PodReconciler, key_of
+from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.store import NodeRecord, StatusRecord, Store
+
+NODE_PAGE = 250
+EVENTS_V1 = "/apis/events.k8s.io/v1/events"
+
+
+@dataclass(slots=True)
+class Fleet:
+    """See the module."""
+
+    api: KubeApi
+    store: Store
+    metrics: Metrics
+    pods: PodReconciler
+    node_queue: KeyedQueue[str]
+
+    def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a Node."""
+        record = NodeRecord.of(body)
+        if deleted:
+            self.store.nodes.pop(record.name, None)
+        elif self.store.put_node(record):
+            self.node_queue.add(record.name)
+
+    def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a GpuCdiStatus."""
+        record = StatusRecord.of(body)
+        before = self.store.statuses.get(record.name)
+        if deleted:
+            if before is not None and before.uid == record.uid:
+                self._forget_status(record.name)
+        elif self.store.put_status(record):
+            self.node_queue.add(record.name)
+            if before is None or before.status.kinds != record.status.kinds:
+                self.pods.look_at_node(record.name)
+
+    def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a RuntimeClass."""
+        if deleted:
+            self.store.handlers.pop(fields.text(fields.mapping(body, "metadata"), "name"), None)
+        else:
+            self.store.put_runtime_class(body)
+
+    def saw_event(self, body: Mapping[str, object]) -> None:
+        """Take a Warning Event (core/v1); one that does not tell of CDI costs its parse only."""
+        about = fields.mapping(body, "involvedObject")
+        text = fields.text(body, "message")
+        told = fields.text(body, "reason") in REASONS and tells_of_cdi(text)
+        self.metrics.events_seen.labels("true" if told else "false").inc()
+        if told:
+            key = PodKey(*(fields.text(about, name) for name in ("namespace", "name", "uid")))
+            self.pods.saw_event(key, text)
+
+    async def resync(self) -> None:
+        """List everything that is kept and drop what no longer exists."""
+        async for body in self.api.list(paths.RUNTIME_CLASSES):
+            self.saw_runtime_class(body, deleted=False)
+        before = dict(self.store.statuses)
+        present: set[str] = set()
+        async for body in self.api.list(paths.STATUSES):
+            present.add(StatusRecord.of(body).name)
+            self.saw_status(body, deleted=False)
+        for name in before.keys() - present:
+            if self.store.statuses.get(name) is before[name]:
+                self._forget_status(name)
+        nodes_before, nodes_present = dict(self.store.nodes), set[str]()
+        async for body in self.api.list(paths.NODES, limit=NODE_PAGE):
+            nodes_present.add(NodeRecord.of(body).name)
+            self.saw_node(body, deleted=False)
+        for name in nodes_before.keys() - nodes_present:
+            if self.store.nodes.get(name) is nodes_before[name]:
+                del self.store.nodes[name]
+
+    def enqueue_all(self) -> None:
+        """Look at every node that carries, or should carry, something of ours."""
+        ours = {name for name, node in self.store.nodes.items() if node.condition is not None}
+        for name in sorted(ours | self.store.statuses.keys()):
+            self.node_queue.add(name)
+
+    async def resync_pods(self) -> None:
+        """Look at the Pods of drifted nodes, and of no others."""
+        for node in self.store.drifted():
+            selector = f"spec.nodeName={node}"
+            async for pod in self.api.list(paths.PODS, field_selector=selector):
+                await self.pods.saw_pod(key_of(pod), pod)
+
+    async def take_over(self) -> None:
+        """Learn from our own Events which Pods were explained and not yet restored."""
+        explained = await self._told(EVENT_UNRESOLVABLE)
+        restored = await self._told(EVENT_RESTORED)
+        for key, cause in explained.items():
+            if key not in restored:
+                self.pods.saw_explained(key, cause)
+
+    async def _told(self, reason: str) -> dict[PodKey, str]:
+        found: dict[PodKey, str] = {}
+        async for body in self.api.list(EVENTS_V1, field_selector=f"reason={reason}"):
+            about = fields.mapping(body, "regarding")
+            key = PodKey(*(fields.text(about, name) for name in ("namespace", "name", "uid")))
+            labels = fields.mapping(fields.mapping(body, "metadata"), "labels")
+            found[key] = fields.text(labels, LABEL_KEY)
+        return found
+
+    def _forget_status(self, name: str) -> None:
+        self.store.statuses.pop(name, None)
+        self.store.silent.discard(name)
+        self.node_queue.add(name)

@@ -1,0 +1,148 @@
+"""What the operator counts. Owns names, labels and help; facts about the fleet only.
+
+Every label value that is known beforehand exists from the start with 0, so that ``increase()`` sees
+the first hit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from gpucdi.api import NodeState
+from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
+from gpucdi.findings import Cause
+from gpucdi_kube import RequestRecord
+from gpucdi_operator.store import Store
+
+_WRITES = ("apply", "create", "replace", "patch", "delete")
+_READS = ("get", "list")
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_LONG_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+class Metrics:
+    """All metrics in one registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.leader = Gauge(
+            "gpucdi_operator_leader", "1 while this replica holds the Lease.", registry=registry
+        )
+        self.nodes = Gauge(
+            "gpucdi_nodes", "Nodes with a GpuCdiStatus, by state.", ["state"], registry=registry
+        )
+        self.causes = Gauge(
+            "gpucdi_nodes_with_cause", "Nodes by main cause.", ["cause"], registry=registry
+        )
+        self.silent = Gauge(
+            "gpucdi_nodes_silent", "Nodes whose agent's Lease has expired.", registry=registry
+        )
+        self.missing = Gauge(
+            "gpucdi_names_missing",
+            "Expected device names that do not resolve, over all nodes.",
+            registry=registry,
+        )
+        self.pods_failing = Gauge(
+            "gpucdi_pods_failing", "Explained Pods that do not run yet.", registry=registry
+        )
+        self.explained = Counter(
+            "gpucdi_pods_explained",
+            "Explaining Events on Pods, by cause.",
+            ["cause"],
+            registry=registry,
+        )
+        self.restored = Counter(
+            "gpucdi_pods_restored", "Restored Events on Pods.", registry=registry
+        )
+        self.condition_writes = Counter(
+            "gpucdi_node_condition_writes",
+            "Writes of the Node condition, by its status.",
+            ["status"],
+            registry=registry,
+        )
+        self.events_seen = Counter(
+            "gpucdi_operator_events_seen",
+            "Core Events received, by whether their text tells of CDI.",
+            ["cdi"],
+            registry=registry,
+        )
+        self.events = Counter(
+            "gpucdi_operator_events_written",
+            "Events written, by reason and kind of write.",
+            ["reason", "write"],
+            registry=registry,
+        )
+        self.requests = Counter(
+            "gpucdi_operator_api_requests",
+            "Requests to the API server beside kopf's watches.",
+            ["verb", "code"],
+            registry=registry,
+        )
+        self.queue_depth = Gauge(
+            "gpucdi_operator_queue_depth", "Keys that wait.", ["queue"], registry=registry
+        )
+        self.failures = Counter(
+            "gpucdi_operator_failures", "Attempts that failed.", ["queue"], registry=registry
+        )
+        self.time_to_explain = Histogram(
+            "gpucdi_time_to_explain_seconds",
+            "From seeing a Pod's failure to its Event.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.time_to_restore = Histogram(
+            "gpucdi_time_to_restore_seconds",
+            "From explaining a Pod's failure to seeing it run.",
+            buckets=_LONG_SECONDS,
+            registry=registry,
+        )
+        self._create_zeros()
+
+    def _create_zeros(self) -> None:
+        for state in NodeState:
+            self.nodes.labels(state.value)
+        for cause in Cause:
+            self.causes.labels(cause.value)
+            self.explained.labels(cause.value)
+        for status in ("True", "False", "Unknown", "removed"):
+            self.condition_writes.labels(status)
+        for told in ("true", "false"):
+            self.events_seen.labels(told)
+        for reason in (EVENT_UNRESOLVABLE, EVENT_RESTORED):
+            for write in ("create", "series", "failed"):
+                self.events.labels(reason, write)
+        for queue in ("nodes", "pods"):
+            self.queue_depth.labels(queue)
+            self.failures.labels(queue)
+        for verb in (*_WRITES, *_READS):
+            for code in ("200", "0"):
+                self.requests.labels(verb, code)
+
+    def request(self, record: RequestRecord) -> None:
+        """Count one request of the adapter."""
+        self.requests.labels(record.verb, str(record.code)).inc()
+
+    def failed(self, queue: str) -> None:
+        """Count a failed attempt."""
+        self.failures.labels(queue).inc()
+
+    def fleet(self, store: Store) -> None:
+        """Set the gauges from what the store knows."""
+        states = Tally(record.status.state.value for record in store.statuses.values())
+        causes = Tally(
+            record.status.cause.value
+            for record in store.statuses.values()
+            if record.status.cause is not None
+        )
+        for state in NodeState:
+            self.nodes.labels(state.value).set(states[state.value])
+        for cause in Cause:
+            self.causes.labels(cause.value).set(causes[cause.value])
+        self.silent.set(len(store.silent & store.statuses.keys()))
+        self.missing.set(sum(record.status.missing for record in store.statuses.values()))
+
+    def text(self) -> bytes:
+        """Return the exposition format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,142 @@
+"""Reconciles one node: the condition on its Node, the spec and the owner of its GpuCdiStatus.
+
+Owns: the writes and that nothing is written when nothing differs. What should be there is decided
+by ``decide``. Must not know: Pods, kopf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from gpucdi.api import GROUP, KIND_STATUS, VERSION, Condition, NameRequest
+from gpucdi.api.names import NODE_CONDITION, OPERATOR_MANAGER
+from gpucdi_kube import Clock, KubeApi, KubeObject, paths
+from gpucdi_kube.clock import rfc3339
+from gpucdi_kube.errors import NotFound
+from gpucdi_operator import decide
+from gpucdi_operator.logs import log
+from gpucdi_operator.metrics import Metrics
+from gpucdi_operator.store import NodeRecord, StatusRecord, Store
+
+REQUEST_KINDS = 64
+REQUEST_NAMES = 256
+
+
+@dataclass(slots=True)
+class NodeReconciler:
+    """See the module. ``requests`` are names that failing Pods asked for, by node and kind."""
+
+    api: KubeApi
+    store: Store
+    clock: Clock
+    metrics: Metrics
+    requests: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    async def reconcile(self, name: str) -> None:
+        """Bring the cluster to what is decided for the node ``name``."""
+        node, record = self.store.nodes.get(name), self.store.statuses.get(name)
+        if node is None:
+            return
+        await self._condition(node, record)
+        if record is not None:
+            await self._spec(node, record)
+
+    def request(self, node: str, wanted: Iterable[NameRequest]) -> bool:
+        """Note names to make resolvable on a node; tell whether its spec lacks any of them."""
+        record = self.store.statuses.get(node)
+        if record is None:
+            return False
+        asked = self.requests.setdefault(node, {})
+        for item in wanted:
+            asked[item.kind] = tuple(dict.fromkeys((*asked.get(item.kind, ()), *item.names)))
+        return merged(record.intent.requests, asked) != record.intent.requests
+
+    async def _condition(self, node: NodeRecord, record: StatusRecord | None) -> None:
+        wanted = decide.node_condition(record, silent=node.name in self.store.silent)
+        if wanted is None and node.condition is not None:
+            await self._write_condition(node, None)
+            return
+        change = decide.difference(wanted, node.condition, rfc3339(self.clock.now()))
+        if change is not None:
+            await self._write_condition(node, change)
+
+    async def _write_condition(self, node: NodeRecord, condition: Condition | None) -> None:
+        body = condition_body(node.name, condition)
+        try:
+            answer = await self.api.apply(
+                paths.node_status(node.name), body, field_manager=OPERATOR_MANAGER, force=True
+            )
+        except NotFound:
+            # The Node is gone; its DELETED event is on its way.
+            return
+        self.metrics.condition_writes.labels(
+            condition.status.value if condition else "removed"
+        ).inc()
+        log(
+            "node condition written" if condition else "node condition removed",
+            node=node.name,
+            status=condition and condition.status.value,
+            reason=condition and condition.reason,
+        )
+        # The watch will tell the same; until then this keeps us from writing again.
+        if (current := self.store.nodes.get(node.name)) is not None:
+            seen = NodeRecord.of(answer).condition
+            self.store.put_node(replace(current, condition=seen))
+
+    async def _spec(self, node: NodeRecord, record: StatusRecord) -> None:
+        requests = merged(record.intent.requests, self.requests.get(node.name, {}))
+        if requests == record.intent.requests and node.uid in record.owner_uids:
+            return
+        owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+        body: KubeObject = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND_STATUS,
+            # With its uid: an object that was re-created meanwhile is not brought back to life.
+            "metadata": {"name": node.name, "uid": record.uid, "ownerReferences": [owner]},
+            "spec": {
+                "nodeName": node.name,
+                "requests": [{"kind": item.kind, "names": list(item.names)} for item in requests],
+            },
+        }
+        answer = await self.api.apply(
+            paths.gpu_cdi_status(node.name), body, field_manager=OPERATOR_MANAGER, force=True
+        )
+        self.store.put_status(StatusRecord.of(answer))
+        log("spec written", node=node.name, kinds=[item.kind for item in requests])
+
+
+def merged(
+    present: tuple[NameRequest, ...], more: dict[str, tuple[str, ...]]
+) -> tuple[NameRequest, ...]:
+    """Return the requests with ``more`` added; of too many, the newest names stay.
+
+    Requests are not taken back when a Pod runs: its next start needs the names again. The agent
+    leaves out names of devices that the node does not have.
+    """
+    kinds = {item.kind: item.names for item in present}
+    for kind, names in more.items():
+        kinds[kind] = tuple(dict.fromkeys((*kinds.get(kind, ()), *names)))[-REQUEST_NAMES:]
+    newest = list(kinds.items())[-REQUEST_KINDS:]
+    return tuple(NameRequest(kind, names) for kind, names in newest)
+
+
+def condition_body(node: str, condition: Condition | None) -> KubeObject:
+    """Return what we apply to a Node's status: our one entry, or none so that it is removed."""
+    entries = [] if condition is None else [_entry(condition)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node},
+        "status": {"conditions": entries} if entries else {},
+    }
+
+
+def _entry(condition: Condition) -> dict[str, object]:
+    return {
+        "type": NODE_CONDITION,
+        "status": condition.status.value,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": condition.last_transition_time,
+    }

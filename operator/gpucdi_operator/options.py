@@ -1,0 +1,46 @@
+"""What the operator can be told. Owns defaults and their units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpucdi.api.names import NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Every interval of the operator, in seconds."""
+
+    # Leader election; a dead leader is replaced after lease + retry at most.
+    lease_s: float = 10.0
+    renew_s: float = 2.0
+    # A write needs this much of the lease left, so that a paused leader that wakes does not write.
+    fence_margin_s: float = 3.0
+    # Agents' Leases are listed, not watched: 5,000 renewals a minute would cost more than a list.
+    lease_sweep_s: float = 20.0
+    # A status without any Lease: its agent may just have started.
+    missing_lease_s: float = 180.0
+    # Everything is listed again, against deletions that a re-list after 410 hides.
+    resync_s: float = 600.0
+    # Pods of drifted nodes are listed: kubelet's Events go silent after a few minutes of failing.
+    pod_resync_s: float = 300.0
+    # Never more than one GET of one Pod in this time.
+    pod_get_s: float = 10.0
+    # An explained Pod is looked at again this often while its names resolve and it does not run.
+    pod_recheck_s: float = 15.0
+    # Events live an hour on the server; a lasting fault refreshes its Event.
+    event_refresh_s: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run of the operator. ``http`` is ``host:port``."""
+
+    kubeconfig: str | None = None
+    namespace: str = NAMESPACE
+    http: str = "0.0.0.0:8080"
+    identity: str = ""
+    requests_per_second: float = 50.0
+    burst: float = 100.0
+    workers: int = 8
+    timing: Timing = Timing()

@@ -1,0 +1,236 @@
+"""Follows failing Pods: explains each once, asks the agent to help, tells when it runs again.
+
+Owns: the life of a tracked Pod. A Pod is *restored* when it was explained and its containers run;
+that its names resolve again is not enough, because kubelet may wait five minutes before it tries.
+While a node's names resolve, its explained Pods are looked at again and again until they run.
+Must not know: kopf, texts, causes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpucdi.api import fields
+from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
+from gpucdi.failures.pods import STATUS_LISTS
+from gpucdi_kube import Clock, KubeApi, KubeObject, paths
+from gpucdi_operator.diagnosing import Explanation, explain
+from gpucdi_operator.events import Note, Recorder
+from gpucdi_operator.logs import log
+from gpucdi_operator.metrics import Metrics
+from gpucdi_operator.nodes import NodeReconciler
+from gpucdi_operator.options import Timing
+from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.store import Store
+
+TRACKED_LIMIT = 20_000
+TEXTS_KEPT = 3
+TEXT_CHARACTERS = 32_768
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PodKey:
+    """One Pod; a Pod of the same name with another uid is another Pod."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(slots=True)
+class Track:
+    """What is remembered of a Pod. Times are monotonic; ``explained`` maps causes to times."""
+
+    seen_at: float
+    node: str = ""
+    looked_at: float = float("-inf")
+    texts: deque[str] = field(default_factory=lambda: deque(maxlen=TEXTS_KEPT))
+    explained: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class PodReconciler:
+    """See the module."""
+
+    api: KubeApi
+    store: Store
+    clock: Clock
+    metrics: Metrics
+    timing: Timing
+    recorder: Recorder
+    queue: KeyedQueue[PodKey]
+    node_queue: KeyedQueue[str]
+    nodes: NodeReconciler
+    tracks: dict[PodKey, Track] = field(default_factory=dict)
+
+    def saw_event(self, key: PodKey, text: str) -> None:
+        """Take the text of a Warning Event that tells of CDI."""
+        self.track(key).texts.append(text[:TEXT_CHARACTERS])
+        self.queue.add(key)
+
+    def saw_explained(self, key: PodKey, cause: str) -> None:
+        """Take over from an earlier leader: this Pod was explained and not yet restored."""
+        self.track(key).explained.setdefault(cause, self.clock.monotonic())
+        self.queue.add(key)
+
+    @property
+    def failing(self) -> int:
+        """Return how many explained Pods do not run yet."""
+        return sum(bool(track.explained) for track in self.tracks.values())
+
+    def track(self, key: PodKey) -> Track:
+        """Return the track of a Pod; the oldest goes where there are too many."""
+        found = self.tracks.get(key)
+        if found is None:
+            if len(self.tracks) >= TRACKED_LIMIT:
+                self.forget(next(iter(self.tracks)))
+            found = self.tracks[key] = Track(self.clock.monotonic())
+        return found
+
+    def forget(self, key: PodKey) -> None:
+        """Stop following a Pod."""
+        self.tracks.pop(key, None)
+        self.queue.discard(key)
+
+    def look_at_node(self, node: str) -> None:
+        """Look again at the explained Pods of a node whose status has changed."""
+        for key, track in self.tracks.items():
+            if track.node == node:
+                self.queue.add(key)
+
+    async def reconcile(self, key: PodKey) -> None:
+        """Look at one Pod now, or as soon as it may be looked at again."""
+        track = self.track(key)
+        wait = track.looked_at + self.timing.pod_get_s - self.clock.monotonic()
+        if wait > 0:
+            self.queue.add(key, after_s=wait)
+            return
+        pod = await self.api.get(paths.pod(key.namespace, key.name))
+        track.looked_at = self.clock.monotonic()
+        if pod is None or fields.text(fields.mapping(pod, "metadata"), "uid") != key.uid:
+            self.forget(key)
+            return
+        await self.saw_pod(key, pod)
+
+    async def saw_pod(self, key: PodKey, pod: KubeObject) -> None:
+        """Act on a Pod as it is now."""
+        track = self.track(key)
+        track.node = fields.text(fields.mapping(pod, "spec"), "nodeName")
+        explanations = explain(pod, tuple(track.texts), self.store)
+        if explanations:
+            await self._explain(pod, track, explanations)
+            self._request(track.node, explanations)
+            if self._may_run_soon(track, explanations):
+                self.queue.add(key, after_s=self.timing.pod_recheck_s)
+        elif not track.explained:
+            self.forget(key)
+        elif _runs(pod):
+            await self._restored(key, pod, track)
+        elif fields.text(fields.mapping(pod, "status"), "phase") in {"Succeeded", "Failed"}:
+            self.forget(key)
+        else:
+            self.queue.add(key, after_s=self.timing.pod_recheck_s)
+
+    def _may_run_soon(self, track: Track, explanations: tuple[Explanation, ...]) -> bool:
+        record = self.store.statuses.get(track.node)
+        resolves = record is not None and record.status.missing == 0
+        return resolves or any(item.diagnosis.resolved_now for item in explanations)
+
+    async def _explain(
+        self, pod: KubeObject, track: Track, explanations: tuple[Explanation, ...]
+    ) -> None:
+        causes: dict[str, Explanation] = {}
+        for item in explanations:
+            # What resolves by now was explained before, or needs no second opinion.
+            if not (item.diagnosis.resolved_now and track.explained):
+                causes.setdefault(item.cause, item)
+        for cause, item in causes.items():
+            now = self.clock.monotonic()
+            last = track.explained.get(cause)
+            if last is not None and now - last < self.timing.event_refresh_s:
+                continue
+            note = _explaining(item, track.node)
+            node_uid = self._node_uid(track.node)
+            is_new = await self.recorder.record(
+                pod, note, node_uid=node_uid, again=last is not None
+            )
+            track.explained[cause] = now
+            if is_new:
+                self.metrics.explained.labels(cause).inc()
+                self.metrics.time_to_explain.observe(now - track.seen_at)
+                log("Pod explained", pod=_title(pod), node=track.node, cause=cause)
+
+    def _request(self, node: str, explanations: tuple[Explanation, ...]) -> None:
+        wanted = [request for item in explanations for request in item.requests()]
+        if wanted and self.nodes.request(node, wanted):
+            self.node_queue.add(node)
+
+    async def _restored(self, key: PodKey, pod: KubeObject, track: Track) -> None:
+        note = Note(
+            "Normal",
+            EVENT_RESTORED,
+            "Start",
+            f"The CDI devices of this Pod resolve again on node {track.node}; its containers run.",
+        )
+        if await self.recorder.record(pod, note, node_uid=self._node_uid(track.node)):
+            self.metrics.restored.inc()
+            waited = self.clock.monotonic() - min(track.explained.values())
+            self.metrics.time_to_restore.observe(waited)
+            log("Pod restored", pod=_title(pod), node=track.node)
+        self.forget(key)
+
+    def _node_uid(self, node: str) -> str:
+        record = self.store.nodes.get(node)
+        return record.uid if record is not None else ""
+
+
+def _explaining(item: Explanation, node: str) -> Note:
+    container = item.failure.container
+    lists = {
+        "initContainerStatuses": "initContainers",
+        "ephemeralContainerStatuses": "ephemeralContainers",
+    }
+    spec_list = lists.get(item.failure.container_list, "containers")
+    return Note(
+        "Warning",
+        EVENT_UNRESOLVABLE,
+        "Start",
+        item.note(node),
+        key=item.cause,
+        field_path=f"spec.{spec_list}{{{container}}}" if container else "",
+    )
+
+
+def _runs(pod: Mapping[str, object]) -> bool:
+    """Tell whether every container runs or has ended well."""
+    states = [
+        fields.mapping(container, "state")
+        for name in STATUS_LISTS[:2]
+        for container in fields.objects(fields.mapping(pod, "status"), name)
+    ]
+    return bool(states) and all(_is_well(state) for state in states)
+
+
+def _is_well(state: Mapping[str, object]) -> bool:
+    if fields.mapping(state, "running"):
+        return True
+    ended = fields.mapping(state, "terminated")
+    return bool(ended) and fields.integer(ended, "exitCode", 1) == 0
+
+
+def _title(pod: Mapping[str, object]) -> str:
+    meta = fields.mapping(pod, "metadata")
+    return f"{fields.text(meta, 'namespace')}/{fields.text(meta, 'name')}"
+
+
+def key_of(pod: Mapping[str, object]) -> PodKey:
+    """Return the key of a Pod."""
+    meta = fields.mapping(pod, "metadata")
+    return PodKey(
+        fields.text(meta, "namespace"), fields.text(meta, "name"), fields.text(meta, "uid")
+    )

@@ -1,0 +1,129 @@
+"""What the operator knows of the cluster, reduced to what it decides with.
+
+Owns: the reduced values and which of their changes matter. Bodies are not kept: a Node is 40 KB of
+Python objects, its record one. Must not know: kopf, HTTP, decisions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from gpucdi.api import Condition, Intent, NodeStatus, fields, read_status
+from gpucdi.api.names import NODE_CONDITION
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One Node: ``condition`` is ours as the Node carries it."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unschedulable: bool = False
+    condition: Condition | None = None
+    version: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, object]) -> NodeRecord:
+        """Reduce a Node."""
+        meta = fields.mapping(body, "metadata")
+        labels = fields.mapping(meta, "labels")
+        conditions = fields.objects(fields.mapping(body, "status"), "conditions")
+        ours = (item for item in conditions if fields.text(item, "type") == NODE_CONDITION)
+        return cls(
+            name=fields.text(meta, "name"),
+            uid=fields.text(meta, "uid"),
+            # Thousands of nodes carry the same few strings.
+            labels={sys.intern(name): sys.intern(fields.text(labels, name)) for name in labels},
+            unschedulable=fields.boolean(fields.mapping(body, "spec"), "unschedulable"),
+            condition=next((Condition.from_json(item) for item in ours), None),
+            version=_version(meta),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRecord:
+    """One GpuCdiStatus. ``owner_uids`` are the Nodes it is owned by."""
+
+    name: str
+    uid: str
+    intent: Intent
+    status: NodeStatus
+    generation: int = 0
+    owner_uids: tuple[str, ...] = ()
+    has_status: bool = False
+    version: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, object]) -> StatusRecord:
+        """Reduce a GpuCdiStatus."""
+        meta = fields.mapping(body, "metadata")
+        return cls(
+            name=fields.text(meta, "name"),
+            uid=fields.text(meta, "uid"),
+            intent=Intent.from_json(body.get("spec")),
+            status=read_status(body.get("status")),
+            generation=fields.integer(meta, "generation"),
+            owner_uids=tuple(
+                fields.text(owner, "uid") for owner in fields.objects(meta, "ownerReferences")
+            ),
+            has_status=bool(fields.mapping(body, "status")),
+            version=_version(meta),
+        )
+
+    @property
+    def is_drifted(self) -> bool:
+        """True when some names that Pods may ask for do not resolve."""
+        return self.status.missing > 0 or self.status.cause is not None
+
+
+R = TypeVar("R", NodeRecord, StatusRecord)
+
+
+@dataclass(slots=True)
+class Store:
+    """Everything by name. ``silent`` are nodes whose agent has stopped renewing its Lease."""
+
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    statuses: dict[str, StatusRecord] = field(default_factory=dict)
+    handlers: dict[str, str] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+
+    def put_node(self, record: NodeRecord) -> bool:
+        """Keep a Node; tell whether anything that we decide with has changed."""
+        return _put(self.nodes, record.name, record)
+
+    def put_status(self, record: StatusRecord) -> bool:
+        """Keep a GpuCdiStatus; tell whether anything that we decide with has changed."""
+        return _put(self.statuses, record.name, record)
+
+    def put_runtime_class(self, body: Mapping[str, object]) -> None:
+        """Keep which handler a RuntimeClass names."""
+        name = fields.text(fields.mapping(body, "metadata"), "name")
+        self.handlers[name] = fields.text(body, "handler")
+
+    def handler_of(self, runtime_class: str | None) -> str | None:
+        """Return a Pod's handler: ``""`` is the engine's default, ``None`` not known."""
+        return "" if not runtime_class else self.handlers.get(runtime_class)
+
+    def drifted(self) -> list[str]:
+        """Return the nodes of which some names do not resolve."""
+        return sorted(name for name, record in self.statuses.items() if record.is_drifted)
+
+
+def _put(records: dict[str, R], name: str, record: R) -> bool:
+    """Keep a record; one that is older than what we have (a list beside a watch) is ignored."""
+    known = records.get(name)
+    if known is not None and record.version < known.version:
+        return False
+    records[name] = record
+    return known != record
+
+
+def _version(meta: Mapping[str, object]) -> int:
+    """Return the resource version; the API server's are decimal and grow."""
+    text = fields.text(meta, "resourceVersion")
+    return int(text) if text.isdecimal() else 0
