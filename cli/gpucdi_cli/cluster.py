@@ -14,10 +14,13 @@ from typing import TypeVar
 
 from gpucdi.api import Intent, NodeStatus, fields, read_status
 from gpucdi_cli.problems import CliError
-from gpucdi_kube import CredentialsError, KubeApi, KubeError, connect, paths
+from gpucdi_kube import CredentialsError, KubeApi, KubeError, RetryPolicy, connect, paths
 from gpucdi_kube.errors import NotFound
 
 T = TypeVar("T")
+
+# How long a person waits for a server that does not answer before wanting to know why.
+_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,10 @@ def with_cluster(arguments: argparse.Namespace, session: Callable[[KubeApi], Awa
 
     async def run() -> T:
         api = await connect(
-            arguments.kubeconfig, context=arguments.context, user_agent="gpucdi-cli"
+            arguments.kubeconfig,
+            context=arguments.context,
+            user_agent="gpucdi-cli",
+            policy=RetryPolicy(deadline_s=_PATIENCE_S),
         )
         try:
             return await session(api)
@@ -63,7 +69,10 @@ def with_cluster(arguments: argparse.Namespace, session: Callable[[KubeApi], Awa
             "the cluster has no GpuCdiStatus resource", "install gpucdi: see README, Install"
         ) from error
     except KubeError as error:
-        raise CliError(f"the cluster did not answer: {error}", "try kubectl get nodes") from error
+        raise CliError(
+            f"the cluster did not answer as wanted: {error}",
+            "see whether you may: kubectl auth can-i list gpucdistatuses.gpucdi.io",
+        ) from error
 
 
 async def fleet(api: KubeApi) -> list[FleetNode]:

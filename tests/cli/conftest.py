@@ -40,12 +40,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return in_process
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run_program() -> Run:
-    """Run an installed program as a user would, from the top of the checkout."""
+    """Run an installed program as a user would, from the top of the checkout.
 
-    def as_subprocess(program: str, *arguments: str, path: str | None = None) -> Ran:
-        environment = os.environ | ({"PATH": path} if path is not None else {})
+    Keyword arguments are environment variables.
+    """
+
+    def as_subprocess(program: str, *arguments: str, **variables: str) -> Ran:
+        environment = os.environ | variables
         result = subprocess.run(
             [Path(sys.executable).with_name(program), *arguments],
             capture_output=True,
