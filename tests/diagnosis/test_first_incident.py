@@ -140,7 +140,8 @@ def test_the_way_by_hand_stays_out_of_the_management_files_directory() -> None:
 def test_the_event_note_names_everything_in_1024_bytes(count: int, node_name: str) -> None:
     uuids = [f"GPU-4044aeb5-b7e4-8cb0-69a8-40490ce01a{number:02x}" for number in range(count)]
     gpus = tuple(GpuDevice(uuid, number) for number, uuid in enumerate(uuids))
-    node = replace(NODE, gpus=GpuStatus("nvml", devices=gpus))
+    drifted = replace(NODE.kinds[0], missing=MissingNames(count, tuple(uuids)))
+    node = replace(NODE, gpus=GpuStatus("nvml", devices=gpus), kinds=(drifted,))
     found = diagnose(the_failure(*uuids), pod=POD, node=node, handler="nvidia")
     note = event_note(found, node=node_name, resource=node_name)
     assert len(note.encode()) <= 1024

@@ -4,7 +4,7 @@ Owns: the rules, the ranked advice and the texts for people. Must not know: how 
 (``gpucdi.failures``) nor how a node is assessed (``gpucdi.node``): the node's verdicts are taken.
 """
 
-from gpucdi.diagnosis.join import diagnose
+from gpucdi.diagnosis.join import diagnose, diagnose_all
 from gpucdi.diagnosis.model import Advice, BlastRadius, Confidence, Diagnosis, Evidence
 from gpucdi.diagnosis.render import as_markdown, as_text, condition_message, event_note
 
@@ -18,5 +18,6 @@ __all__ = [
     "as_text",
     "condition_message",
     "diagnose",
+    "diagnose_all",
     "event_note",
 ]

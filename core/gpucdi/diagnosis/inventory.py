@@ -30,6 +30,14 @@ def is_short_uuid(device: str) -> bool:
     return UUID.fullmatch(device) is None and _SHORT_UUID.fullmatch(device) is not None
 
 
+def names_of(gpus: Sequence[GpuDevice]) -> frozenset[str]:
+    """Return every name that the driver itself gives to these GPUs and their MIG instances."""
+    found = {gpu.uuid for gpu in gpus} | {mig.uuid for gpu in gpus for mig in gpu.mig}
+    found |= {str(gpu.index) for gpu in gpus if gpu.index is not None}
+    found |= {f"{gpu.index}:{mig.index}" for gpu in gpus for mig in gpu.mig}
+    return frozenset(found)
+
+
 def absent(device: str, gpus: Sequence[GpuDevice]) -> Cause | None:
     """Return why ``device`` cannot exist on a node with these GPUs; ``None`` when it can.
 
@@ -39,7 +47,7 @@ def absent(device: str, gpus: Sequence[GpuDevice]) -> Cause | None:
     if UUID.fullmatch(device):
         if device.startswith("MIG-"):
             known = any(mig.uuid == device for gpu in gpus for mig in gpu.mig)
-            return None if known else Cause.MIG_LAYOUT_CHANGED
+            return None if known or not _sees_mig(gpus) else Cause.MIG_LAYOUT_CHANGED
         gpu = by_uuid.get(device)
         if gpu is None:
             return Cause.STALE_UUID
@@ -66,4 +74,9 @@ def _absent_mig(index: int, slot: int, gpus: Sequence[GpuDevice]) -> Cause | Non
     if gpu is None:
         return Cause.UNKNOWN_DEVICE
     known = any(mig.index == slot for mig in gpu.mig)
-    return None if known else Cause.MIG_LAYOUT_CHANGED
+    return None if known or not _sees_mig(gpus) else Cause.MIG_LAYOUT_CHANGED
+
+
+def _sees_mig(gpus: Sequence[GpuDevice]) -> bool:
+    # The kernel module's own list tells nothing about MIG; NVML does.
+    return all(gpu.mig_enabled is not None for gpu in gpus)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpucdi.api import NodeStatus
-from gpucdi.diagnosis import unresolvable
+from gpucdi.diagnosis import siblings, unresolvable
 from gpucdi.diagnosis.advice import advise, warn
 from gpucdi.diagnosis.advice.kinds import foreign
 from gpucdi.diagnosis.case import AUTOMATIC_VENDOR, Case
@@ -45,6 +46,7 @@ def diagnose(
     """
     case = Case(failure, pod, node, handler, tuple(related))
     verdict = _decide(case)
+    repairable = _is_repairable(case, verdict)
     return Diagnosis(
         failure=failure,
         cause=verdict.cause,
@@ -54,18 +56,61 @@ def diagnose(
         candidates=verdict.candidates,
         evidence=(*verdict.evidence, *_evidence(case)),
         near_miss=verdict.near_miss,
-        advice=advise(case, verdict),
-        repairable=_is_repairable(case, verdict),
+        advice=advise(case, verdict, repairable=repairable),
+        repairable=repairable,
         not_seen=tuple(dict.fromkeys((*verdict.not_seen, *_not_seen(case)))),
         warnings=warn(case, verdict),
         resolved_now=verdict.resolved_now,
     )
 
 
+def diagnose_all(
+    failures: Sequence[Failure],
+    *,
+    pod: PodView | None = None,
+    node: NodeStatus | None = None,
+    handler: str | None = None,
+) -> tuple[Diagnosis, ...]:
+    """Diagnose the failures of one text or Pod together, the one to act on first.
+
+    Each knows the others, and the first carries their causes as contributing ones.
+    """
+    found = [
+        diagnose(
+            failure,
+            pod=pod,
+            node=node,
+            handler=handler,
+            related=[other for other in failures if other is not failure],
+        )
+        for failure in failures
+    ]
+    found.sort(key=_rank)
+    return (_with_others(found[0], found[1:]), *found[1:]) if found else ()
+
+
+def _rank(diagnosis: Diagnosis) -> tuple[int, int, int]:
+    confidence = list(Confidence).index(diagnosis.confidence)
+    told = diagnosis.cause in {Cause.UNDETERMINED, Cause.NOT_CDI}
+    warned = diagnosis.failure.symptom is Symptom.GENERATE_WARNING
+    named = diagnosis.failure.symptom is Symptom.UNRESOLVABLE
+    return told + warned, confidence, 0 if named else 1
+
+
+def _with_others(main: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
+    causes = [other.cause for other in others]
+    added = [
+        cause
+        for cause in (*main.contributing, *causes)
+        if cause not in {main.cause, Cause.UNDETERMINED, Cause.NOT_CDI}
+    ]
+    return replace(main, contributing=tuple(dict.fromkeys(added)))
+
+
 def _decide(case: Case) -> Verdict:
     if case.failure.symptom is Symptom.UNRESOLVABLE:
         return unresolvable.decide(case)
-    return Verdict(Cause.UNDETERMINED, case.failure.text, Confidence.LOW)
+    return siblings.decide(case)
 
 
 def _is_repairable(case: Case, verdict: Verdict) -> bool:

@@ -7,39 +7,48 @@ of the kind. The node's verdict (``KindStatus.cause``) is taken as it is and nev
 
 from __future__ import annotations
 
-import re
+import enum
+from dataclasses import replace
 
-from gpucdi.api import KindStatus, NodeState
-from gpucdi.diagnosis.case import (
-    AUTOMATIC_VENDOR,
-    DEVICE_PLUGIN_VENDOR,
-    DRA_VENDORS,
-    MANAGEMENT_KIND,
-    Case,
-)
-from gpucdi.diagnosis.inventory import absent, is_replica, is_short_uuid
+from gpucdi.api import KindStatus
+from gpucdi.diagnosis import siblings
+from gpucdi.diagnosis.asked import asked
+from gpucdi.diagnosis.by_design import ANY_UNRESOLVED, TEXT_ONLY, by_design
+from gpucdi.diagnosis.case import AUTOMATIC_VENDOR, DEVICE_PLUGIN_VENDOR, MANAGEMENT_KIND, Case
+from gpucdi.diagnosis.clues import told
+from gpucdi.diagnosis.inventory import absent, names_of
 from gpucdi.diagnosis.model import Confidence, Evidence, Verdict
-from gpucdi.failures import RequesterName
+from gpucdi.failures import RequesterName, Symptom
 from gpucdi.failures.names import device_of, kind_of
-from gpucdi.findings import Cause
+from gpucdi.findings import Cause, Finding
 
-HIGH, MEDIUM, LOW = Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
-_CLAIM_NAME = re.compile(r"(?:^|.*[-_.])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?:$|[-_.].*)")
-_TEXT_ONLY = "the spec files and the configuration of the node"
-_ANY_UNRESOLVED = (
-    Cause.KIND_HAS_NO_SPEC,
-    Cause.SPEC_LACKS_DEVICE,
-    Cause.SPEC_DIR_NOT_READ,
-    Cause.SPEC_REJECTED,
-    Cause.SPEC_TOO_NEW_FOR_READER,
-    Cause.SPEC_NOT_READABLE,
-    Cause.SAME_DIR_CONFLICT,
+# The kinds whose names are the driver's own: index, `gpu:mig` and UUID.
+GPU_KINDS = frozenset({"nvidia.com/gpu", MANAGEMENT_KIND, f"{DEVICE_PLUGIN_VENDOR}/gpu"})
+# What makes a reader not see a file that is there.
+HIDING = frozenset(
+    {
+        Cause.SAME_DIR_CONFLICT,
+        Cause.SPEC_NOT_READABLE,
+        Cause.SPEC_TOO_NEW_FOR_READER,
+        Cause.SPEC_REJECTED,
+        Cause.SPEC_DIR_NOT_READ,
+        Cause.SPEC_DIR_MISSING,
+    }
 )
+HIGH, MEDIUM, LOW = Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
 
 
 def decide(case: Case) -> Verdict:
     """Return the verdict on an unresolvable name."""
-    for rule in (_empty_list, _request, _automatic, _not_on_node, _kind_verdict, _by_design):
+    for rule in (
+        _empty_list,
+        asked,
+        _automatic,
+        _not_on_node,
+        _kind_verdict,
+        _registry_error,
+        by_design,
+    ):
         verdict = rule(case)
         if verdict is not None:
             return verdict
@@ -53,63 +62,8 @@ def _empty_list(case: Case) -> Verdict | None:
         Cause.UNDETERMINED,
         "A CDI device does not resolve; the text was cut before it names the device.",
         LOW,
-        candidates=_ANY_UNRESOLVED,
+        candidates=ANY_UNRESOLVED,
         not_seen=("the names of the devices: the text ends where they would stand",),
-    )
-
-
-def _request(case: Case) -> Verdict | None:
-    for name in case.failure.names:
-        device, kind = device_of(name), kind_of(name)
-        fault = _fault(device)
-        if name in case.failure.malformed or fault:
-            reason = fault or _malformation(device)
-            return Verdict(
-                Cause.MALFORMED_REQUEST,
-                f"The request {name} cannot be the name of any CDI device: {reason}.",
-                HIGH,
-                (Evidence(f"requested: {name}"),),
-            )
-        if device == "void":
-            return Verdict(
-                Cause.VOID_MOUNT_SKEW,
-                f"{name} is no device: it is the marker that another, newer toolkit's spec mounts "
-                "to say that the devices are injected already.",
-                MEDIUM,
-                (Evidence(f"requested: {name}"),),
-                not_seen=() if case.node else (_TEXT_ONLY,),
-            )
-        if device == "none":
-            return _none(case, kind)
-    return None
-
-
-def _fault(device: str) -> str:
-    if is_replica(device):
-        return "it is kubelet's id of a share of a GPU, not the GPU's UUID"
-    if is_short_uuid(device):
-        return "a shortened UUID is understood in legacy mode only"
-    return ""
-
-
-def _malformation(device: str) -> str:
-    if not device:
-        return (
-            "its name is empty, which NVIDIA_VISIBLE_DEVICES=none or a repeated id leads to "
-            "(toolkit up to 1.18.1)"
-        )
-    if "=" in device or "/" in device:
-        return "the kind stands in it twice, or it is a path"
-    return "it holds characters that no CDI name may have"
-
-
-def _none(case: Case, kind: str) -> Verdict:
-    return Verdict(
-        Cause.SPEC_LACKS_DEVICE,
-        f"{kind} has no device `none`: NVIDIA_VISIBLE_DEVICES=none (or a repeated id) becomes "
-        f"{kind}=none in cdi mode.",
-        MEDIUM if case.node is None else HIGH,
-        (Evidence(f"requested: {kind}=none"),),
     )
 
 
@@ -132,7 +86,7 @@ def _not_on_node(case: Case) -> Verdict | None:
     if gpus is None:
         return None
     for name in case.failure.names:
-        if "nvidia" not in kind_of(name):
+        if kind_of(name) not in GPU_KINDS:
             continue
         cause = absent(device_of(name), gpus)
         if cause is None or (cause is Cause.MIG_PARENT_HIDDEN and _blames_other(case, name)):
@@ -173,34 +127,78 @@ def _inventory(case: Case) -> str:
     return shown + (", …" if len(gpus) > 4 else "")  # noqa: PLR2004 - as many as a line takes
 
 
+class _State(enum.Enum):
+    """What the node's status says of one name."""
+
+    MISSING = "missing"
+    RESOLVES = "resolves"
+    UNKNOWN = "unknown"
+
+
 def _kind_verdict(case: Case) -> Verdict | None:
-    drifted = [kind for kind in case.kinds if kind.cause is not None]
-    if drifted:
-        return _of_kind(case, drifted[0])
-    if case.kinds and len(case.kinds) == len(case.failure.kinds):
+    if case.node is None:
+        return None
+    states = {name: _state(case, name) for name in case.failure.names}
+    for name, state in states.items():
+        status = case.node.kind(kind_of(name))
+        if state is _State.MISSING and status is not None:
+            return _of_kind(case, status)
+    if all(state is _State.RESOLVES for state in states.values()):
         return _resolves_now(case)
-    if case.node is not None and case.node.state is not NodeState.UNKNOWN:
-        return _unlisted(case)
-    return None
+    unknown = next(name for name, state in states.items() if state is _State.UNKNOWN)
+    return _not_listed(case, unknown)
+
+
+def _state(case: Case, name: str) -> _State:
+    status = case.node.kind(kind_of(name)) if case.node else None
+    device = device_of(name)
+    if status is None:
+        return _State.UNKNOWN
+    if device in status.missing.names:
+        return _State.MISSING
+    listed = names_of(case.inventory or ()) | ({"all"} if status.managed else set())
+    if device not in listed or not status.expected:
+        return _State.UNKNOWN
+    # A long list of missing names is cut, with the full count beside it.
+    is_cut = status.missing.count > len(status.missing.names)
+    return _State.MISSING if is_cut and status.cause else _State.RESOLVES
 
 
 def _of_kind(case: Case, kind: KindStatus) -> Verdict:
-    cause = kind.cause or Cause.UNDETERMINED
-    evidence = tuple(
+    unread = _plugin_request_unread(case, kind)
+    return Verdict(
+        kind.cause or Cause.UNDETERMINED,
+        _kind_summary(case, kind),
+        HIGH,
+        (*_files(kind), *_hiding(case, kind)),
+        contributing=(Cause.REQUEST_NOT_READ,) if unread else (),
+        near_miss=kind.near_miss,
+    )
+
+
+def _files(kind: KindStatus) -> tuple[Evidence, ...]:
+    found = tuple(
         Evidence(
             f"defines {file.devices} device{'' if file.devices == 1 else 's'} of {kind.kind}"
-            + (f": {file.problem}" if file.problem else ""),
+            + (f", not read by {file.problem}" if file.problem else ""),
             file.path,
         )
         for file in kind.files
     )
-    return Verdict(
-        cause,
-        _kind_summary(case, kind),
-        HIGH,
-        evidence or (Evidence(f"no spec file defines {kind.kind}"),),
-        near_miss=kind.near_miss,
-    )
+    return found or (Evidence(f"no spec file that is read defines {kind.kind}"),)
+
+
+def _hiding(case: Case, kind: KindStatus) -> tuple[Evidence, ...]:
+    finding = case.finding(kind.cause) if kind.cause in HIDING else None
+    return told(finding)
+
+
+def _plugin_request_unread(case: Case, kind: KindStatus) -> bool:
+    # NVIDIA's plugin hands over qualified names; a bare one that reaches the runtime means that it
+    # was told not to, or that the engine did not take them.
+    others = tuple(name for name in RequesterName if name is not RequesterName.DEVICE_PLUGIN)
+    by_plugin = case.asked_by(RequesterName.DEVICE_PLUGIN) and not case.asked_by(*others)
+    return by_plugin and kind.cause is Cause.ONLY_ALL_DEVICE
 
 
 def _kind_summary(case: Case, kind: KindStatus) -> str:
@@ -225,99 +223,71 @@ def _resolves_now(case: Case) -> Verdict:
         Cause.UNDETERMINED,
         f"{names} resolves on this node now: the failure is older than the node's last look.",
         MEDIUM,
-        tuple(
-            Evidence(f"defines {file.devices} devices of {kind.kind}", file.path)
-            for kind in case.kinds
-            for file in kind.files
-        ),
+        tuple(item for kind in case.kinds for item in _files(kind)),
         not_seen=("the state of the node at the time of the failure",),
         resolved_now=True,
     )
 
 
-def _unlisted(case: Case) -> Verdict | None:
-    verdict = _by_design(case)
-    if verdict is not None:
-        return verdict
-    kind = next(iter(case.failure.kinds))
+def _not_listed(case: Case, name: str) -> Verdict:
+    """Judge a name of which the node's status does not say whether it resolves."""
+    kind = kind_of(name)
+    status = case.node.kind(kind) if case.node else None
+    if status is not None and status.files:
+        return Verdict(
+            Cause.SPEC_LACKS_DEVICE,
+            f"The spec files of {kind} are read and do not define {device_of(name)}.",
+            MEDIUM,
+            _files(status),
+            not_seen=("the list of names that the files define",),
+        )
+    hidden = _hidden_by(case, kind)
+    if hidden is not None:
+        return Verdict(
+            hidden.cause,
+            f"{name} does not resolve, and {hidden.file or 'a spec file'} is not taken: "
+            f"{hidden.message}.",
+            MEDIUM,
+            told(hidden),
+            candidates=(Cause.KIND_HAS_NO_SPEC,),
+        )
+    if status is not None:
+        return Verdict(
+            Cause.KIND_HAS_NO_SPEC, f"No spec file defines the kind {kind}.", HIGH, _files(status)
+        )
+    design = by_design(case)
+    if design is not None:
+        return design
     return Verdict(
         Cause.KIND_HAS_NO_SPEC,
         f"The node knows no spec of the kind {kind}.",
         LOW,
-        candidates=_ANY_UNRESOLVED[1:],
+        candidates=ANY_UNRESOLVED[1:],
         not_seen=(f"whether any file defines {kind}: the node's status does not list that kind",),
     )
 
 
-def _by_design(case: Case) -> Verdict | None:
-    for name in case.failure.names:
-        kind, device = kind_of(name), device_of(name)
-        vendor = kind.partition("/")[0]
-        if kind == MANAGEMENT_KIND:
-            return _management(case, device)
-        if vendor in DRA_VENDORS or _is_claim(case, kind, device):
-            return _claim(name)
-        if vendor == DEVICE_PLUGIN_VENDOR and device == "all":
-            return Verdict(
-                Cause.SPEC_LACKS_DEVICE,
-                f"{kind} has one device a GPU and never an aggregate `all`.",
-                MEDIUM,
-                (Evidence(f"requested: {name}"),),
-                not_seen=(_TEXT_ONLY,),
-            )
-        if device.startswith("MIG-"):
-            return Verdict(
-                Cause.MIG_LAYOUT_CHANGED,
-                f"No spec of {kind} has the MIG instance {device}: specs are not rewritten when "
-                "the MIG layout changes.",
-                MEDIUM,
-                (Evidence(f"requested: {name}"),),
-                candidates=(Cause.KIND_HAS_NO_SPEC, Cause.SPEC_LACKS_DEVICE),
-                not_seen=(_TEXT_ONLY, "the MIG instances of the node"),
-            )
+def _hidden_by(case: Case, kind: str) -> Finding | None:
+    findings = case.node.findings if case.node else ()
+    found = [finding for finding in findings if finding.cause in HIDING]
+    vendor, _, name = kind.partition("/")
+    named = [
+        finding
+        for finding in found
+        if finding.kind == kind
+        or (finding.file and (vendor in finding.file or name in finding.file))
+    ]
+    return next(iter(named or [item for item in found if item.kind is None]), None)
+
+
+def _registry_error(case: Case) -> Verdict | None:
+    """Take the reader's own word for why it dropped a file, if the same text has it."""
+    for other in case.related:
+        if other.symptom in {Symptom.SPEC_LOAD_FAILED, Symptom.NAME_CONFLICT}:
+            verdict = siblings.decide(replace(case, failure=other))
+            names = ", ".join(case.failure.names)
+            return replace(verdict, summary=f"{names} does not resolve: {verdict.summary}")
     return None
-
-
-def _management(case: Case, device: str) -> Verdict:
-    if device == "all":
-        return Verdict(
-            Cause.KIND_HAS_NO_SPEC,
-            f"{MANAGEMENT_KIND}=all is what the toolkit container writes at each start: its spec "
-            "file is missing, or no reader takes it.",
-            MEDIUM,
-            (Evidence(f"requested: {MANAGEMENT_KIND}=all"),),
-            candidates=_ANY_UNRESOLVED[2:],
-            not_seen=(_TEXT_ONLY,),
-        )
-    count = len(case.devices_of(MANAGEMENT_KIND))
-    asked = device if count == 1 else f"{count} devices"
-    return Verdict(
-        Cause.ONLY_ALL_DEVICE,
-        f"{MANAGEMENT_KIND} has by design the one device `all`, so {asked} cannot resolve: an "
-        "unqualified request was given the default kind of the toolkit's configuration.",
-        MEDIUM,
-        (Evidence(f"requested: {case.failure.names[0]}"),),
-        candidates=(Cause.KIND_HAS_NO_SPEC,),
-        not_seen=(_TEXT_ONLY,),
-    )
-
-
-def _is_claim(case: Case, kind: str, device: str) -> bool:
-    if _CLAIM_NAME.fullmatch(device) is None or device.startswith(("GPU-", "MIG-")):
-        return False
-    return kind.endswith("/claim") or "claim" in device or case.asked_by(RequesterName.DRA)
-
-
-def _claim(name: str) -> Verdict:
-    return Verdict(
-        Cause.DRA_CLAIM_SPEC_LOST,
-        f"The DRA driver prepared {name}, and its spec is not where the engine looks: lost in a "
-        "reboot, or written to another directory.",
-        MEDIUM,
-        (Evidence(f"requested: {name}"),),
-        candidates=(Cause.SPEC_DIR_NOT_READ, Cause.SPEC_DIR_MISSING),
-        not_seen=("the spec directory of the DRA driver and its checkpoint",),
-    )
 
 
 def _undetermined(case: Case) -> Verdict:
@@ -327,6 +297,6 @@ def _undetermined(case: Case) -> Verdict:
         f"{names} is in no spec that the reader takes; the text alone does not tell why.",
         LOW,
         (Evidence(f"requested: {names}"),),
-        candidates=_ANY_UNRESOLVED,
-        not_seen=(_TEXT_ONLY,),
+        candidates=ANY_UNRESOLVED,
+        not_seen=(TEXT_ONLY,),
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from gpucdi.failures import clean, names, wrappers
-from gpucdi.failures.formats import FORMATS, Format
-from gpucdi.failures.model import Failure, Stage
+from gpucdi.failures.catalogue import FORMATS
+from gpucdi.failures.formats import GPU_PATH, Format
+from gpucdi.failures.model import EngineFamily, Failure, Resolver, Stage
 
 # A log with thousands of repetitions says no more than its last few.
 MATCHES_PER_FORMAT = 200
@@ -70,13 +71,14 @@ def _found(text: str, *, cut: bool) -> Iterable[Failure]:
                 taken.spans.append((match.start(), end))
                 hits.append(_Hit(row, match, listed, end))
     hits.sort(key=lambda hit: hit.match.start())
-    return [_failure(text, taken, hit) for hit in hits]
+    return [_wording(_failure(text, taken, hit)) for hit in hits]
 
 
 def _names(row: Format, match: re.Match[str], text: str, *, cut: bool) -> names.NameList | None:
-    if "names" not in row.pattern.groupindex:
-        return None
-    return names.read_list(text, match.start("names"), blanks=row.blanks, cut=cut)
+    for group in ("names", "names2", "names3"):
+        if group in row.pattern.groupindex and match.start(group) >= 0:
+            return names.read_list(text, match.start(group), blanks=row.blanks, cut=cut)
+    return None
 
 
 def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
@@ -85,23 +87,62 @@ def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
     frame = wrappers.frame(text, low, match, hit.end, high)
     groups = match.groupdict()
     found = listed.names if listed else ()
-    stage = frame.stage if row.stage is Stage.UNKNOWN else row.stage
+    detail = _detail(groups.get("detail"))
+    kinds = (*([row.kind] if row.kind else []), *map(names.kind_of, found))
     return Failure(
-        format=row.id,
+        format=_variant(row, detail),
         symptom=row.symptom,
-        stage=stage or Stage.UNKNOWN,
-        is_cdi=row.is_cdi,
+        stage=_stage(row, frame.stage),
+        is_cdi=row.is_cdi and (not row.gpu_path or GPU_PATH.search(groups["path"]) is not None),
         engine=row.engine or frame.engine,
         resolver=row.resolver or frame.resolver,
         names=found,
         malformed=listed.malformed if listed else (),
-        kinds=tuple(dict.fromkeys(names.kind_of(name) for name in found)),
+        kinds=tuple(dict.fromkeys(kinds)),
         path=groups.get("path"),
         hook=groups.get("hook"),
-        detail=_detail(groups.get("detail")),
+        subject=groups.get("subject"),
+        detail=detail,
         truncated=bool(listed and listed.truncated),
         text=clean.flat(text[frame.start : hit.end])[-MESSAGE_CHARACTERS:],
     )
+
+
+def _stage(row: Format, around: Stage | None) -> Stage:
+    if row.stage is not Stage.UNKNOWN:
+        return row.stage
+    return around or row.usually
+
+
+def _variant(row: Format, detail: str) -> str:
+    found = (name for pattern, name in row.variants if re.search(pattern, detail))
+    return next(found, row.id)
+
+
+def _wording(failure: Failure) -> Failure:
+    """Give an unresolvable name the id of the whole chain that it stands in."""
+    if failure.format != "M01":
+        return failure
+    return replace(failure, format=_chain(failure))
+
+
+def _chain(failure: Failure) -> str:
+    native = failure.resolver is Resolver.ENGINE
+    if not failure.names:
+        return "M40"
+    if any(names.KIND.match(names.device_of(name)) for name in failure.malformed):
+        return "M47"
+    if failure.engine is EngineFamily.KATA:
+        return "M48"
+    if failure.engine is EngineFamily.PODMAN:
+        return "M13" if failure.stage is Stage.START else "M06"
+    if failure.engine is EngineFamily.DOCKER:
+        return "M07" if native else "M01u"
+    if native:
+        return "M23" if "failed to generate container" in failure.text else "M09"
+    if failure.resolver is Resolver.NVIDIA_RUNTIME:
+        return "M01" if failure.engine or failure.stage is Stage.SANDBOX else "M03"
+    return "M08"
 
 
 def _detail(found: str | None) -> str:
@@ -111,7 +152,14 @@ def _detail(found: str | None) -> str:
 def _unique(failures: Iterable[Failure]) -> tuple[Failure, ...]:
     kept: dict[tuple[object, ...], Failure] = {}
     for failure in failures:
-        key = (failure.symptom, failure.names, failure.path, failure.hook, failure.is_cdi)
+        key = (
+            failure.symptom,
+            failure.names,
+            failure.path,
+            failure.hook,
+            failure.subject if not failure.names else None,
+            failure.detail if not failure.names and not failure.path else None,
+        )
         known = kept.get(key)
         kept[key] = failure if known is None else _richer(known, failure)
     return tuple(kept.values())

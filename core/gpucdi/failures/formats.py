@@ -1,9 +1,9 @@
-"""The wordings that carry a CDI failure, one row each. Owns patterns; decides nothing.
+"""What a row of the tables of wordings is, and the pieces that its patterns are made of.
 
-A row's ``id`` is that of ``docs/explain.md``. Groups with a meaning: ``path``, ``hook``, ``name``
-(a device without its kind), ``names`` marks where a list of qualified names begins, ``detail`` the
-innermost reason. Rows are tried in order, and a text that one row has taken is closed to the rest,
-so the more telling wording stands first.
+A row's ``id`` is that of ``docs/explain.md``. Groups with a meaning: ``path``, ``hook``,
+``subject`` (a handler, a program), ``detail`` the innermost reason; ``names`` marks where a list of
+qualified names begins. Rows are tried in order, and a text that one row has taken is closed to the
+rest, so the more telling wording stands first. Owns patterns; decides nothing.
 
 Sources of the wordings: cncf-tags/container-device-interface ``pkg/cdi`` (cache, spec, device,
 container-edits), containerd ``internal/cri/{opts,server}``, opencontainers/runc ``libcontainer``,
@@ -21,7 +21,12 @@ from gpucdi.failures.model import EngineFamily, Resolver, Stage, Symptom
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One wording. ``stage`` and ``engine`` hold where the words around it say nothing better."""
+    """One wording.
+
+    ``stage`` is that of the wording itself; ``UNKNOWN`` leaves it to the words around it, with
+    ``usually`` where they say nothing. ``gpu_path`` makes the row count as CDI only when the path
+    is one that GPU specs mount. ``variants`` give a finer id by what the detail says.
+    """
 
     id: str
     symptom: Symptom
@@ -31,6 +36,10 @@ class Format:
     resolver: Resolver | None = None
     is_cdi: bool = True
     blanks: bool = False
+    usually: Stage = Stage.UNKNOWN
+    gpu_path: bool = False
+    kind: str | None = None
+    variants: tuple[tuple[str, str], ...] = ()
 
 
 def spaced(pattern: str) -> re.Pattern[str]:
@@ -43,45 +52,16 @@ def loose(text: str) -> str:
     return r"\s*".join(re.escape(letter) for letter in text if letter != " ")
 
 
-_Q = r"[\"'`“”]"
-_PATH = rf"{_Q}?(?P<path>/[^\s\"'`“”]+?){_Q}?"
-_DETAIL = r"(?P<detail>[^\"\n]*)"
-_TAIL = r"(?P<detail>[\s\S]{0,600})"
-
-NAMED: tuple[Format, ...] = (
-    Format(
-        "M01",
-        Symptom.UNRESOLVABLE,
-        re.compile(loose("unresolvable CDI devices") + r"(?P<names>)"),
-        Stage.UNKNOWN,
-    ),
-    Format(
-        "M05",
-        Symptom.UNRESOLVABLE,
-        re.compile(loose("could not resolve CDI devices:") + r"(?P<names>)"),
-        Stage.START,
-        resolver=Resolver.NVIDIA_RUNTIME,
-        blanks=True,
-    ),
-    Format(
-        "M38",
-        Symptom.CDI_DISABLED,
-        spaced(
-            r"CDI devices (?P<names>)\([^()]*\) requested but CDI support is explicitly disabled"
-        ),
-        Stage.CREATE,
-        EngineFamily.CONTAINERD,
-        Resolver.ENGINE,
-    ),
+QUOTE = "[\"'`\u201c\u201d\u2018\u2019]"
+_NOT_PATH = "\\s\"'`,\u201c\u201d\u2018\u2019"
+PATH = rf"{QUOTE}?(?P<path>/[^{_NOT_PATH}]*[^{_NOT_PATH}:.]){QUOTE}?"
+# The rest of a message: up to where a log line, a list or another record ends.
+DETAIL = (
+    r"(?P<detail>(?:(?!\]\]|\nError|\nfailed to |\nThe following|\n\S+ERRO|\ntime=|\n\{"
+    r"|\"\s*(?:time=|file=|,\"|\}|$)|\n(?:Warning|Normal)\s)[\s\S]){0,600})"
 )
-
-SIBLINGS: tuple[Format, ...] = (
-    Format(
-        "M22",
-        Symptom.NODE_MISSING,
-        spaced(rf"failed to stat CDI host device {_PATH}(?=[\s:,;]|$){_DETAIL}"),
-        Stage.UNKNOWN,
-    ),
+# The path of something that a GPU spec mounts or that a GPU container needs.
+GPU_PATH = re.compile(
+    r"nvidia|cuda|nvml|nvoptix|libEGL|libGL|libnv|vulkan|/dri(?:/|$)|/dev/dxg|wsl|rocm|amdgpu",
+    re.IGNORECASE,
 )
-
-FORMATS: tuple[Format, ...] = NAMED + SIBLINGS

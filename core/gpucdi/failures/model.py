@@ -62,11 +62,15 @@ class Symptom(enum.StrEnum):
     UNIT_FAILED = "unit failed"
     PLUGIN_DISABLED = "plugin without CDI"
     PREPARE_FAILED = "claim not prepared"
+    NO_SPEC = "no spec"
+    SYMBOL_MISSING = "driver lacks a function"
+    GENERATOR_ABSENT = "generator absent"
     CDI_DISABLED = "CDI switched off"
     NOT_CDI_AWARE = "CDI name taken for a path"
     HANDLER_MISSING = "handler missing"
     RUNTIME_CLASS_MISSING = "RuntimeClass missing"
     BINARY_MISSING = "runtime binary missing"
+    MODE_REFUSED = "mode refused"
     CONFIG_REFUSED = "configuration refused"
     MODE_CONFLICT = "mode conflict"
     ENV_REFUSED = "environment request refused"
@@ -86,7 +90,7 @@ class Failure:
     ``names`` are the qualified names as the text lists them, in order, without repetition;
     ``malformed`` those among them that no spec could define. ``kinds`` are their ``vendor/class``
     parts. ``path`` is the host path the text blames, ``hook`` the hook's program or sub-command,
-    ``detail`` the innermost reason. ``format`` is the wording's id in ``docs/explain.md``.
+    ``subject`` the handler, unit or library that it is about, ``detail`` the innermost reason. ``format`` is the wording's id in ``docs/explain.md``.
     ``truncated`` says that the text was cut, so that names may be missing. ``text`` is the message
     itself, cleaned of wrapping.
     """
@@ -102,6 +106,7 @@ class Failure:
     kinds: tuple[str, ...] = ()
     path: str | None = None
     hook: str | None = None
+    subject: str | None = None
     detail: str = ""
     truncated: bool = False
     text: str = ""

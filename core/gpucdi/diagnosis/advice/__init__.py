@@ -8,39 +8,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from gpucdi.diagnosis.advice import kinds
+from gpucdi.diagnosis.advice.standing import STANDING
 from gpucdi.diagnosis.case import MANAGEMENT_KIND, Case
-from gpucdi.diagnosis.model import Advice, Verdict
-from gpucdi.findings import Cause
+from gpucdi.diagnosis.model import Advice, BlastRadius, Verdict
+from gpucdi.findings import Cause, Who
 
 Remedies = Callable[[Case], Iterator[Advice]]
 
-_BY_CAUSE: Mapping[Cause, Remedies] = {
+_BY_CASE: Mapping[Cause, Remedies] = {
     Cause.ONLY_ALL_DEVICE: kinds.only_all,
     Cause.SPEC_LACKS_DEVICE: kinds.lacks_device,
     Cause.KIND_HAS_NO_SPEC: kinds.no_spec,
     Cause.DRA_CLAIM_SPEC_LOST: kinds.component,
 }
+_NODE_AS_SUCH = frozenset(
+    {Cause.GPU_LOST, Cause.DRIVER_MISMATCH, Cause.DRIVER_NOT_READY, Cause.NOT_CDI}
+)
 
 
-def advise(case: Case, verdict: Verdict) -> tuple[Advice, ...]:
+def advise(case: Case, verdict: Verdict, *, repairable: bool) -> tuple[Advice, ...]:
     """Return the ways out of the verdict's main cause, ranked."""
-    remedies = _BY_CAUSE.get(verdict.cause)
-    return tuple(remedies(case)) if remedies else ()
+    remedies = _BY_CASE.get(verdict.cause)
+    if remedies is not None:
+        return tuple(remedies(case))
+    if verdict.resolved_now:
+        return (_RETRY,)
+    standing = STANDING.get(verdict.cause, ())
+    return (kinds.repair(case), *standing) if repairable else standing
 
 
 def warn(case: Case, verdict: Verdict) -> tuple[str, ...]:
     """Return what not to do about it, although it is near at hand."""
     found = []
-    if MANAGEMENT_KIND in case.failure.kinds and verdict.cause in {
-        Cause.ONLY_ALL_DEVICE,
-        Cause.SPEC_LACKS_DEVICE,
-        Cause.KIND_HAS_NO_SPEC,
-    }:
-        found += [
-            kinds.REPLACE_WARNING,
-            kinds.MANAGEMENT_MODE_WARNING,
-            kinds.SECOND_ALL_WARNING,
-        ]
-    if verdict.cause in _BY_CAUSE:
+    if MANAGEMENT_KIND in case.failure.kinds and verdict.cause in _BY_CASE:
+        found += [kinds.REPLACE_WARNING, kinds.MANAGEMENT_MODE_WARNING, kinds.SECOND_ALL_WARNING]
+    if verdict.cause is Cause.JIT_GENERATION_FAILED:
+        found.append(_AUTOMATIC_WARNING)
+    if verdict.cause not in _NODE_AS_SUCH:
         found.append(kinds.NO_DRAIN_WARNING)
     return tuple(found)
+
+
+_AUTOMATIC_WARNING = (
+    "Do not write a spec file of the kind runtime.nvidia.com/gpu: no runtime would read it."
+)
+_RETRY = Advice(
+    "nothing: kubelet tries again, or recreate the Pod to try at once",
+    BlastRadius.POD,
+    Who.USER,
+)

@@ -1,0 +1,22 @@
+"""Every wording, in the order in which they are tried. Owns the order."""
+
+from __future__ import annotations
+
+from gpucdi.failures.formats import Format
+from gpucdi.failures.formats_cdi import FIRST, LAST
+from gpucdi.failures.formats_generate import CLAIMS, DRIVER, GENERATORS, IMAGES, POLICY
+from gpucdi.failures.formats_runtime import HANDLERS, HOOKS, LEGACY, MOUNTS
+
+FORMATS: tuple[Format, ...] = (
+    *FIRST,
+    *LEGACY,
+    *HOOKS,
+    *MOUNTS,
+    *HANDLERS,
+    *GENERATORS,
+    *DRIVER,
+    *POLICY,
+    *CLAIMS,
+    *LAST,
+    *IMAGES,
+)
