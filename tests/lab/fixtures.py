@@ -79,7 +79,7 @@ def _running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clust
     """Start one cluster a test run; its logs stay in pytest's folder of temporary files."""
     with tempfile.TemporaryDirectory(prefix="gpucdi-cluster-") as base:
         try:
-            programs.require_root()
+            programs.require_namespaces()
             cluster = Cluster(Path(base) / "cluster", tmp_path_factory.mktemp("cluster-logs"))
             cluster.start()
         except ProgramMissingError as missing:

@@ -109,7 +109,7 @@ class Node:
 
     def start(self) -> None:
         """Lay the files and make the namespaces; raises ProgramMissingError, RuntimeError."""
-        programs.require_root()
+        programs.require_namespaces()
         self._lay()
         unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
         holder = str(Path(__file__).with_name("holder.py"))

@@ -7,10 +7,12 @@ reason given here. Must not know: what any program is used for.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -235,7 +237,26 @@ def crictl() -> Path:
     return built(crictl_set()) / "crictl"
 
 
-def require_root() -> None:
-    """Raise ProgramMissingError unless this process may make namespaces, mounts and devices."""
+def require_namespaces() -> None:
+    """Raise ProgramMissingError unless this process may make namespaces and mounts."""
+    problem = _namespace_problem()
+    if problem is not None:
+        raise ProgramMissingError(problem)
+
+
+@functools.cache
+def _namespace_problem() -> str | None:
+    """Try what a node needs; being root in a container is often not enough."""
     if os.geteuid() != 0:
-        raise ProgramMissingError("needs root (mount namespaces and device nodes)")
+        return "needs root (mount namespaces and device nodes)"
+    unshare = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private")
+    try:
+        tried = subprocess.run(
+            [*unshare, "mount", "-t", "tmpfs", "tmpfs", "/run"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    except OSError as error:
+        return f"needs unshare and mount of util-linux: {error}"
+    return f"needs to make mounts: {tried.stderr.strip()}" if tried.returncode != 0 else None

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.lab import hardware
+from tests.lab import hardware, programs
 from tests.lab.fixtures import MakeDriver, MakeNode
 from tests.lab.hardware import Fault, Gpu, Hardware
 from tests.lab.node import Node, NodeDescription
-from tests.lab.programs import TOOLKIT_VERSIONS
+from tests.lab.programs import TOOLKIT_VERSIONS, ProgramMissingError
 from tests.lab.toolkits import MANAGEMENT_KIND, OperatorToolkit, PackageToolkit, ToolkitConfig
 
 pytestmark = pytest.mark.lab
@@ -64,6 +64,14 @@ while [ $# -gt 0 ]; do
   shift
 done
 """
+
+
+@pytest.fixture
+def namespaces() -> None:
+    try:
+        programs.require_namespaces()
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
 
 
 def package_node(version: str, machine: Hardware = hardware.TWO_GPUS) -> NodeDescription:
@@ -355,9 +363,8 @@ def test_a_signal_reaches_the_program_itself(make_node: MakeNode) -> None:
     assert process.returncode == 3
 
 
+@pytest.mark.usefixtures("namespaces")
 def test_closing_a_node_ends_what_runs_in_it_and_removes_its_files() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root (mount namespaces and device nodes)")
     base = Path(tempfile.mkdtemp(prefix="gpucdi-node-"))
     node = Node(NodeDescription(driver_root=None), base)
     node.start()
@@ -381,9 +388,8 @@ time.sleep(600)
 """
 
 
+@pytest.mark.usefixtures("namespaces")
 def test_a_killed_test_run_leaves_no_process_behind(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root (mount namespaces and device nodes)")
     run = subprocess.Popen(
         [sys.executable, "-c", KILLED_RUN, str(tmp_path)],
         cwd=Path(__file__).parents[2],
