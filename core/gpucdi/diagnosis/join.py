@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpucdi.api import NodeStatus
-from gpucdi.diagnosis import siblings, unresolvable
+from gpucdi.diagnosis import siblings, silent, unresolvable
 from gpucdi.diagnosis.advice import advise, warn
 from gpucdi.diagnosis.advice.kinds import foreign
 from gpucdi.diagnosis.case import AUTOMATIC_VENDOR, Case
 from gpucdi.diagnosis.model import Confidence, Diagnosis, Evidence, Verdict
-from gpucdi.failures import Failure, PodView, RequesterName, Symptom
+from gpucdi.failures import Failure, PodView, RequesterName, Stage, Symptom
 from gpucdi.findings import Cause
 
 # Another file with the same names ends these; anything else needs a change elsewhere.
@@ -27,6 +28,8 @@ REPAIRABLE = frozenset(
         Cause.SPEC_DIR_MISSING,
     }
 )
+
+_MENTIONS = re.compile(r"\bCDI\b|[\w.-]+\.[\w.-]+/[\w.-]+=|nvidia", re.IGNORECASE)
 
 
 def diagnose(
@@ -45,7 +48,32 @@ def diagnose(
     over what any of them contains.
     """
     case = Case(failure, pod, node, handler, tuple(related))
-    verdict = _decide(case)
+    return _joined(case, _decide(case))
+
+
+def diagnose_silent(
+    *, pod: PodView, node: NodeStatus, handler: str | None = None
+) -> Diagnosis | None:
+    """Say why a Pod whose status shows no failure may lack its GPU; ``None`` if nothing does."""
+    case = Case(silent.NO_TEXT, pod, node, handler)
+    verdict = silent.decide(case)
+    return None if verdict is None else _joined(case, verdict)
+
+
+def diagnose_nothing(text: str) -> Diagnosis:
+    """Say that ``text`` reports no failure that is known, and what that means."""
+    mentions = _MENTIONS.search(text) is not None
+    failure = replace(silent.NO_TEXT, stage=Stage.UNKNOWN, is_cdi=mentions, text="")
+    if mentions:
+        summary = "The text mentions CDI or GPU devices and reports no failure that is known."
+    else:
+        summary = "The text reports no failure of CDI devices."
+    cause = Cause.UNDETERMINED if mentions else Cause.NOT_CDI
+    return _joined(Case(failure), Verdict(cause, summary, Confidence.LOW))
+
+
+def _joined(case: Case, verdict: Verdict) -> Diagnosis:
+    failure = case.failure
     repairable = _is_repairable(case, verdict)
     return Diagnosis(
         failure=failure,

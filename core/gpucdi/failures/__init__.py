@@ -19,6 +19,7 @@ from gpucdi.failures.model import (
 )
 from gpucdi.failures.pods import pod_failures
 from gpucdi.failures.podview import pod_view
+from gpucdi.failures.report import Report, Subject, read_report
 
 __all__ = [
     "ContainerView",
@@ -26,12 +27,15 @@ __all__ = [
     "Failure",
     "PodFailure",
     "PodView",
+    "Report",
     "Requester",
     "RequesterName",
     "Resolver",
     "Stage",
+    "Subject",
     "Symptom",
     "extract",
     "pod_failures",
     "pod_view",
+    "read_report",
 ]

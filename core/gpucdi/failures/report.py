@@ -1,0 +1,105 @@
+"""Whatever a person pastes, sorted: Pods, Events, RuntimeClasses, ``kubectl describe``, plain text.
+
+Owns: telling these apart and reading the first kind of objects. Must not know the wordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from gpucdi.failures.describe import described_pods
+from gpucdi.failures.extract import extract
+from gpucdi.failures.jsonish import items, mapping, text
+from gpucdi.failures.model import Failure, PodFailure, PodView
+from gpucdi.failures.pods import pod_failures
+from gpucdi.failures.podview import pod_view
+
+# A list of thousands of Pods is not what `explain` is for.
+DOCUMENT_LIMIT_CHARACTERS = 8_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing to explain: a Pod with its failures, or failures of which no Pod is known."""
+
+    pod: PodView | None
+    failures: tuple[PodFailure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was pasted. ``handlers`` maps the RuntimeClasses found in it to their handlers."""
+
+    subjects: tuple[Subject, ...]
+    handlers: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_report(content: str) -> Report:
+    """Sort what was pasted; never raises over its content.
+
+    Objects in YAML or JSON (also a List, also several documents) are read as such; Event objects
+    go to the Pod they are about. Anything else is a text, with the Pods that ``kubectl describe``
+    prints in it.
+    """
+    objects = list(_objects(content))
+    pods = [item for item in objects if text(item, "kind") == "Pod"]
+    events = [item for item in objects if text(item, "kind") == "Event"]
+    handlers = {
+        text(mapping(item, "metadata"), "name"): text(item, "handler")
+        for item in objects
+        if text(item, "kind") == "RuntimeClass"
+    }
+    if pods:
+        return Report(tuple(_of_pod(pod, events) for pod in pods), handlers)
+    if events:
+        return Report((Subject(None, _of_texts([_message(item) for item in events])),), handlers)
+    return Report(_of_plain(content), handlers)
+
+
+def _of_pod(pod: Mapping[str, object], events: list[Mapping[str, object]]) -> Subject:
+    name = text(mapping(pod, "metadata"), "name")
+    about = [
+        _message(event)
+        for event in events
+        if text(mapping(event, "involvedObject") or mapping(event, "regarding"), "name") == name
+    ]
+    return Subject(pod_view(pod), pod_failures(pod, about))
+
+
+def _message(event: Mapping[str, object]) -> str:
+    return text(event, "message") or text(event, "note")
+
+
+def _of_plain(content: str) -> tuple[Subject, ...]:
+    described = described_pods(content)
+    if not described:
+        return (Subject(None, _of_texts([content])),)
+    return tuple(Subject(pod_view(item.pod), _of_texts([item.text])) for item in described)
+
+
+def _of_texts(texts: list[str]) -> tuple[PodFailure, ...]:
+    found: dict[Failure, None] = {}
+    for content in texts:
+        found.update(dict.fromkeys(extract(content)))
+    return tuple(PodFailure("", "text", "", still_failing=True, failure=item) for item in found)
+
+
+def _objects(content: str) -> Iterator[Mapping[str, object]]:
+    if "kind" not in content or len(content) > DOCUMENT_LIMIT_CHARACTERS:
+        return
+    try:
+        documents = list(yaml.safe_load_all(content))
+    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError):
+        return
+    for document in documents:
+        if isinstance(document, Mapping):
+            nested = list(items(document, "items"))
+            kind = text(document, "kind")
+            # Items of a typed list may leave their kind out.
+            fallback = kind.removesuffix("List")
+            yield from ({"kind": fallback, **item} for item in nested)
+            if not nested:
+                yield document
