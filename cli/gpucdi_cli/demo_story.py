@@ -119,7 +119,7 @@ def tell_repair(console: Console, choice: Choice, run: AgentRun) -> None:
     style = "bold" if choice.is_real else "bold yellow"
     _fact(console, "Generator", choice.title, style=style)
     console.print(Text(f"  because {choice.why}", style="dim"))
-    console.print(Text(f"$ {run.command}", style="dim"))
+    _fact(console, "Command", run.command)
     for line in (*run.changes, *run.refusals):
         console.print(line)
     if not run.changes:
