@@ -12,6 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.differential_runtime.cases import Case, toolkit_folder
+from tests.differential_runtime.containers import SPEC_DIRS
+from tests.lab import hardware
+from tests.lab.hardware import Fault, Hardware
+from tests.lab.node import Node, NodeDescription
+from tests.lab.programs import TOOLKIT_VERSIONS
+from tests.lab.toolkits import MODULES_STAND_IN, OperatorToolkit, PackageToolkit
+
 from gpucdi.engines import discover_engines
 from gpucdi.host import HostTree
 from gpucdi.programs import CapturedPrograms
@@ -24,12 +32,6 @@ from gpucdi.toolkit import (
     predict,
     resolve_runtime,
 )
-from tests.differential_runtime.cases import SPEC_DIRS, Case, toolkit_folder
-from tests.lab import hardware
-from tests.lab.hardware import Fault, Hardware
-from tests.lab.node import Node, NodeDescription
-from tests.lab.programs import TOOLKIT_VERSIONS
-from tests.lab.toolkits import MODULES_STAND_IN, OperatorToolkit, PackageToolkit
 
 LOW_LEVEL = "#!/bin/sh\necho ran > /run/case/ran\n"
 BUNDLE = "/run/case/bundle"

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
-from gpucdi.toolkit import Mode, Outcome, Verdict
 from tests.differential_runtime.bench import Observed
 from tests.differential_runtime.cases import Case
 from tests.lab import hardware
+
+from gpucdi.toolkit import Mode, Outcome, Verdict
 
 PANIC_CODE = 2
 _MODE = re.compile(r"(?:Auto-detected|Using requested) mode (?:as )?'([^']*)'")

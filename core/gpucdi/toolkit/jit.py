@@ -1,10 +1,10 @@
-"""Just-in-time requests: what is asked for beside the GPUs, and which ids can be generated.
+"""Just-in-time requests: for which ids the runtime can generate a specification.
 
-Owns: the gated and IMEX parts of a request, the MIG management rules, and the judgement of ids
-against an inventory. Must not know: spec files.
+Owns: identifiers, and their judgement against an inventory. Must not know: spec files, what else a
+just-in-time request holds (``extras``).
 
-Sources: NVIDIA/nvidia-container-toolkit ``internal/modifier/cdi.go``, ``pkg/nvcdi/lib-nvml.go``;
-NVIDIA/go-nvlib ``pkg/nvlib/device/identifier.go``.
+Sources: NVIDIA/nvidia-container-toolkit ``pkg/nvcdi/lib-nvml.go``; NVIDIA/go-nvlib
+``pkg/nvlib/device/identifier.go``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpucdi.cdi import split_device
 from gpucdi.cdi.gotext import quote
-from gpucdi.toolkit.model import ToolkitConfig
-from gpucdi.toolkit.request import ContainerRequest
 from gpucdi.toolkit.rules import Rules
-from gpucdi.toolkit.sources import imex_channels
 
-_GATES = ("GDS", "MOFED", "GDRCOPY", "NVSWITCH")
-_MIG_VARIABLES = {"config": "NVIDIA_MIG_CONFIG_DEVICES", "monitor": "NVIDIA_MIG_MONITOR_DEVICES"}
 _HEX = r"[0-9A-Fa-f]"
 _DASHED = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 # The forms that google/uuid's Parse takes: plain, urn, braced (any two end characters), bare hex.
@@ -54,47 +48,21 @@ class JitInventory:
 class JitError(Exception):
     """The specification cannot be generated; the text is the runtime's own cause."""
 
-
-def extra_requests(
-    config: ToolkitConfig, request: ContainerRequest, rules: Rules
-) -> tuple[str, ...]:
-    """Return what is generated beside the GPUs; the MIG part is checked by :func:`mig_problem`."""
-    variables = request.variables()
-    extra = [
-        f"mode={gate.lower()}" for gate in _GATES if variables.get(f"NVIDIA_{gate}") == "enabled"
-    ]
-    extra += [f"mode=imex,id={one}" for one in imex_channels(config, request, variables)]
-    if rules.reads_mig_capabilities:
-        asked = [name for name, variable in _MIG_VARIABLES.items() if variables.get(variable)]
-        extra += [f"mode=mig-caps,id={name}" for name in asked]
-    return tuple(dict.fromkeys(extra))
+    def __init__(self, cause: str, mode: str = "auto", action: str = "generate CDI spec") -> None:
+        super().__init__(f'failed to {action} for mode "{mode}": {cause}')
 
 
-def mig_problem(request: ContainerRequest, visible: Sequence[str], rules: Rules) -> str | None:
-    """Return why the request for MIG management devices is refused, ``None`` when it is not."""
-    variables = request.variables()
-    asked = {v: variables[v] for v in _MIG_VARIABLES.values() if variables.get(v)}
-    if not asked or not rules.reads_mig_capabilities:
-        return None
-    for variable, value in asked.items():
-        if value.lower() != "all":
-            return f'invalid {variable} {quote(value)}: only "all" is supported'
-    if not request.privileged:
-        names = " or ".join(_MIG_VARIABLES.values())
-        return f"cannot set {names} in a non-privileged container"
-    if "all" not in visible and any(_is_mig(split_device(name)[2]) for name in visible):
-        return "cannot request MIG config/monitor devices for a container scoped to specific MIG devices"
-    return None
+class JitCrash(Exception):  # noqa: N818 - the runtime dies here, which is not its error
+    """The runtime panics over a part of the request."""
 
 
 def generated(ids: Sequence[str], inventory: JitInventory, rules: Rules) -> tuple[str, ...]:
     """Return the UUIDs that a just-in-time specification for ``ids`` holds, in its order.
 
-    The first ``none`` or ``all`` decides alone. Raises :class:`JitError` with the text behind
-    ``failed to construct device spec generators: ``.
+    The first ``none`` or ``all`` decides alone. Raises :class:`JitError`.
     """
     if inventory.problem is not None:
-        raise JitError(f"failed to initialize NVML: {inventory.problem}")
+        raise _generator_error(f"failed to initialize NVML: {inventory.problem}")
     words = {"none", "all"} if rules.knows_none_device else {"all"}
     special = next((one for one in ids if one in words), None)
     if special == "none":
@@ -106,7 +74,7 @@ def generated(ids: Sequence[str], inventory: JitInventory, rules: Rules) -> tupl
     known = {gpu.uuid for gpu in inventory.gpus}
     known |= {uuid for gpu in inventory.gpus for uuid in gpu.mig.values()}
     if any(uuid not in known for uuid in uuids):
-        raise JitError("failed to get device handle from UUID: Not Found")
+        raise _generator_error("failed to get device handle from UUID: Not Found")
     return tuple(uuids)
 
 
@@ -117,16 +85,20 @@ def _normalized(identifier: str, inventory: JitInventory) -> str:
     if _is_index(identifier):
         gpu = gpus.get(_atoi(identifier))
         if gpu is None:
-            raise JitError("failed to get device handle from index: Invalid Argument")
+            raise _generator_error("failed to get device handle from index: Invalid Argument")
         return gpu.uuid
     if _is_mig_index(identifier):
         parent, slot = (_atoi(part) for part in identifier.split(":"))
         if parent not in gpus:
-            raise JitError("failed to get parent device handle: Invalid Argument")
+            raise _generator_error("failed to get parent device handle: Invalid Argument")
         if slot not in gpus[parent].mig:
-            raise JitError("failed to get MIG handle by index: Not Found")
+            raise _generator_error("failed to get MIG handle by index: Not Found")
         return gpus[parent].mig[slot]
-    raise JitError(f"identifier is not a valid UUID or index: {quote(identifier)}")
+    raise _generator_error(f"identifier is not a valid UUID or index: {quote(identifier)}")
+
+
+def _generator_error(cause: str) -> JitError:
+    return JitError(f"failed to construct device spec generators: {cause}")
 
 
 def is_uuid(identifier: str) -> bool:
@@ -136,7 +108,8 @@ def is_uuid(identifier: str) -> bool:
     return _is_mig_uuid(identifier)
 
 
-def _is_mig(identifier: str) -> bool:
+def is_mig(identifier: str) -> bool:
+    """Tell whether an identifier names a MIG device: UUID, or GPU and slot."""
     return _is_mig_uuid(identifier) or _is_mig_index(identifier)
 
 
@@ -163,7 +136,7 @@ def _is_index(identifier: str) -> bool:
 def _atoi(text: str) -> int:
     number = int(text)
     if number >= _INDEX_LIMIT // 2:
-        raise JitError(
+        raise _generator_error(
             f"failed to convert device index to an int: strconv.Atoi: parsing {quote(text)}: "
             "value out of range"
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gpucdi.cdi import ReaderCrash, is_qualified_name, split_device
 from gpucdi.cdi.gotext import quote
 from gpucdi.engines.versions import Release, release
-from gpucdi.toolkit.jit import extra_requests, mig_problem
+from gpucdi.toolkit.extras import extra_requests, mig_problem
 from gpucdi.toolkit.model import HandlerRuntime, Mode, Toolkit, ToolkitConfig
 from gpucdi.toolkit.request import (
     AUTOMATIC_KIND,
@@ -183,6 +183,9 @@ class _Reading:
             names = mounted_names(self.request, self.rules)
             if names:
                 return _Visible(names, RequestOrigin.MOUNTS)
+        for name in environment_names(self.config, self.request.variables(), self.rules):
+            # Looked at before privileges are, which matters only for the names it crashes on.
+            is_qualified_name(name, self.rules.library)
         return self._environment()
 
     def _cdi(self, mode: Mode) -> Requested:

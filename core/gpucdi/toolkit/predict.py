@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from gpucdi.cdi import Library, Reader, Registry, Unresolved, injection_error
 from gpucdi.engines.versions import Release
 from gpucdi.host import HostTree
-from gpucdi.toolkit.jit import JitError, JitInventory, generated
+from gpucdi.toolkit.extras import check_extras
+from gpucdi.toolkit.jit import JitCrash, JitError, JitInventory, generated
 from gpucdi.toolkit.model import HandlerRuntime, Mode
 from gpucdi.toolkit.names import EARLY, LATE, possible_releases, request_names
 from gpucdi.toolkit.platform import kernel_module_loaded, read_platform
@@ -195,9 +196,11 @@ def _generated(
     if inventory is None:
         reason = "the specification is generated at the start, and NVML has not been asked"
         return Outcome(Verdict.UNKNOWN, requested.mode, requested.names, reason=reason)
-    ids = [name.removeprefix(AUTOMATIC_PREFIX) for name in requested.names]
     try:
-        gpus = generated([one for one in ids if one], inventory, rules)
+        gpus = _generate(host, runtime, requested, rules, inventory)
+    except JitCrash:
+        base = Outcome(Verdict.FAILS, requested.mode, requested.names, step=Step.RUNTIME)
+        return replace(base, crashes=True)
     except JitError as error:
         return _not_generated(host, runtime, requested, rules, str(error))
     if gpus:
@@ -206,14 +209,25 @@ def _generated(
     return Outcome(Verdict.WITHOUT_GPU, requested.mode, requested.names, reason=reason)
 
 
+def _generate(
+    host: HostTree,
+    runtime: HandlerRuntime,
+    requested: Requested,
+    rules: Rules,
+    inventory: JitInventory,
+) -> tuple[str, ...]:
+    ids = [name.removeprefix(AUTOMATIC_PREFIX) for name in requested.names]
+    gpus = generated([one for one in ids if one], inventory, rules)
+    driver_root = "/" if runtime.config is None else runtime.config.driver_root.value
+    check_extras(host, requested.extra, driver_root, rules)
+    return gpus
+
+
 def _not_generated(
     host: HostTree, runtime: HandlerRuntime, requested: Requested, rules: Rules, cause: str
 ) -> Outcome:
     if rules.jit_falls_back:
         return _from_registry(host, runtime, requested, rules.library)
-    text = (
-        f"{LATE if rules.late_errors else EARLY}failed to create the automatic CDI modifier: "
-        f'failed to generate CDI spec for mode "auto": '
-        f"failed to construct device spec generators: {cause}"
-    )
+    opening = LATE if rules.late_errors else EARLY
+    text = f"{opening}failed to create the automatic CDI modifier: {cause}"
     return Outcome(Verdict.FAILS, requested.mode, requested.names, step=Step.RUNTIME, text=text)

@@ -54,6 +54,8 @@ class Rules:
     jit_falls_back: bool
     reads_jit_extras: bool
     reads_mig_capabilities: bool
+    generates_nvswitch: bool
+    bounds_imex_channels: bool
     knows_none_device: bool
     knows_void_mount: bool
 
@@ -83,6 +85,8 @@ def rules_of(version: Release) -> Rules:
         jit_falls_back=version < (1, 18, 2),
         reads_jit_extras=version >= (1, 18, 0),
         reads_mig_capabilities=version >= (1, 20, 1),
+        generates_nvswitch=version >= (1, 19, 0),
+        bounds_imex_channels=version >= (1, 20, 0),
         knows_none_device=version >= (1, 18, 2),
         knows_void_mount=version >= (1, 20, 2),
     )
