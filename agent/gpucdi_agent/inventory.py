@@ -76,7 +76,7 @@ def take_inventory(host: HostTree, nvml: Nvml | None, driver_roots: Iterable[str
                 Inventory(problem=problem, pci_count=_count(pci), findings=_unbound(pci, ()))
             )
         return Count(replace(kernel, problem=problem, pci_count=_count(pci)))
-    known = [device.pci for device in reading.devices]
+    known = [kernel_bus_id(device.pci) for device in reading.devices]
     driven = [kernel_bus_id(device.pci) for device in kernel.gpus.devices]
     inventory = Inventory(
         gpus=GpuStatus(

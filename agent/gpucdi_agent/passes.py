@@ -17,7 +17,7 @@ from gpucdi.programs import Programs
 from gpucdi.repair import Generation, Plan, WriteFile, plan, removal, sha256_text, wanted
 from gpucdi_agent.backoff import Backoff
 from gpucdi_agent.generator import Generator
-from gpucdi_agent.holds import HoldKeeper, Situation
+from gpucdi_agent.holds import DISPUTED, HoldKeeper, Situation
 from gpucdi_agent.inventory import Count, take_inventory
 from gpucdi_agent.nvml import Nvml
 from gpucdi_agent.state import Memory, StateStore
@@ -145,6 +145,8 @@ class NodePass:
             return Plan(), ()
         if intent.mode is RepairMode.OFF:
             return removal(assessment.observation, host), ()
+        if hold is not None and hold.reason == DISPUTED:
+            return Plan(), ()
         if hold is not None:
             shrunk = plan(assessment, host, (), {})
             actions = tuple(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucdi.api import Intent, NodeStatus, RepairRecord, fields, read_status, write_status
+from gpucdi.api.names import OWN_FILE_PREFIX
 from gpucdi.cdi import Library, Reader
 from gpucdi.host import HostTree
 from gpucdi.repair import sha256_text
@@ -139,7 +140,11 @@ class StateStore:
     def journal(self) -> Journal | None:
         """Return the transaction that was under way when the agent last ended, if any."""
         content = self._read("journal.json")
-        entries = tuple(_read_entry(item) for item in fields.objects(content, "entries"))
+        entries = tuple(
+            _read_entry(item)
+            for item in fields.objects(content, "entries")
+            if posixpath.basename(fields.text(item, "path")).startswith(OWN_FILE_PREFIX)
+        )
         if not entries:
             return None
         readers = tuple(
