@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
-import random
 import secrets
 import socket
 import subprocess
@@ -28,6 +27,7 @@ CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 _KUBELET_CONFIG = "/var/lib/kubelet/config.yaml"
 _SERVICE_RANGE = "10.96.0.0/16"
 _API_SERVICE = "10.96.0.1"
+_PORTS_NEEDED, _FIRST_PORT, _PORT_RANGE = 5, 20000, 12000
 
 
 class ClusterConfig:
@@ -185,15 +185,20 @@ class ClusterConfig:
 
 
 class _Ports:
-    """Ports of the loopback interface that were free a moment ago."""
+    """Ports of the loopback interface that were free a moment ago.
+
+    They lie below the range from which the kernel takes ports for outgoing connections, so none of
+    those can take one before its program does.
+    """
 
     def __init__(self) -> None:
-        with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(5)]
-            for each in sockets:
-                each.bind(("127.0.0.1", 0))
-            ports = [each.getsockname()[1] for each in sockets]
-        self.etcd, self.etcd_peer, self.api, self.kubelet, self.kubelet_healthz = ports
+        chosen: set[int] = set()
+        while len(chosen) < _PORTS_NEEDED:
+            port = _FIRST_PORT + secrets.randbelow(_PORT_RANGE)
+            with contextlib.suppress(OSError), socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+                chosen.add(port)
+        self.etcd, self.etcd_peer, self.api, self.kubelet, self.kubelet_healthz = chosen
 
 
 class _Network:
@@ -236,7 +241,7 @@ def _unused_subnet() -> ipaddress.IPv4Network:
         if route["dst"] != "default"
     ]
     while True:
-        third = random.randrange(256)  # noqa: S311 - a subnet is no secret
-        subnet = ipaddress.IPv4Network(f"10.213.{third}.0/24")
+        # Not `random`: the test run seeds it, and two runs at once must not choose alike.
+        subnet = ipaddress.IPv4Network(f"10.213.{secrets.randbelow(256)}.0/24")
         if not any(subnet.overlaps(each) for each in taken):
             return subnet
