@@ -53,7 +53,7 @@ def revert(root: Path, output: str, *, dry_run: bool) -> int:
 
 
 def _act(root: Path, mode: RepairMode, output: str, *, generator: str | None, dry_run: bool) -> int:
-    surroundings = _writing(_surroundings(root), root, generator)
+    surroundings = _writing(_surroundings(root), root, generator, dry_run=dry_run)
     result = NodePass(surroundings, dry_run=dry_run).run(Intent(mode=mode))
     _print(_report(result, _name(root), output))
     bad = any(record.result in {FAILED, ROLLED_BACK} for record in result.records)
@@ -72,11 +72,14 @@ def _surroundings(root: Path) -> Surroundings:
     )
 
 
-def _writing(surroundings: Surroundings, root: Path, generator: str | None) -> Surroundings:
+def _writing(
+    surroundings: Surroundings, root: Path, generator: str | None, *, dry_run: bool
+) -> Surroundings:
     host = surroundings.host
     files = RealFiles()
     state = StateStore(host, files, STATE_DIRECTORY)
-    state.prepare()
+    if not dry_run:
+        state.prepare()
     program = str(Path(generator).resolve()) if generator else None
     return replace(
         surroundings,
