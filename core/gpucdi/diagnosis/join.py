@@ -167,7 +167,8 @@ def _evidence(case: Case) -> Iterator[Evidence]:
         yield Evidence(f"runtimeClassName {pod.runtime_class}", key="spec.runtimeClassName")
     if pod is not None:
         named = [item for item in pod.requesters if item.name is not RequesterName.OWN_ENV]
-        for requester in (named or list(pod.requesters))[:2]:
+        by_name = {item.name: item for item in reversed(named or list(pod.requesters))}
+        for requester in list(by_name.values())[::-1][:2]:
             yield Evidence(f"asked by {requester.name}", key=requester.key)
 
 

@@ -21,6 +21,7 @@ _BY_CASE: Mapping[Cause, Remedies] = {
     Cause.KIND_HAS_NO_SPEC: kinds.no_spec,
     Cause.DRA_CLAIM_SPEC_LOST: kinds.component,
 }
+_UPSTREAM = (Cause.GENERATOR_MISSING, Cause.DRIVER_NOT_READY, Cause.REFRESH_UNIT_FAILED)
 _NODE_AS_SUCH = frozenset(
     {Cause.GPU_LOST, Cause.DRIVER_MISMATCH, Cause.DRIVER_NOT_READY, Cause.NOT_CDI}
 )
@@ -28,13 +29,17 @@ _NODE_AS_SUCH = frozenset(
 
 def advise(case: Case, verdict: Verdict, *, repairable: bool) -> tuple[Advice, ...]:
     """Return the ways out of the verdict's main cause, ranked."""
-    remedies = _BY_CASE.get(verdict.cause)
-    if remedies is not None:
-        return tuple(remedies(case))
     if verdict.resolved_now:
         return (_RETRY,)
-    standing = STANDING.get(verdict.cause, ())
-    return (kinds.repair(case), *standing) if repairable else standing
+    # A cause upstream comes first: without it removed, a spec cannot be written by anybody.
+    first = [STANDING[cause][0] for cause in verdict.contributing if cause in _UPSTREAM]
+    remedies = _BY_CASE.get(verdict.cause)
+    if remedies is not None:
+        found = list(remedies(case))
+    else:
+        found = [kinds.repair(case)] if repairable else []
+        found += STANDING.get(verdict.cause, ())
+    return tuple(dict.fromkeys([*first, *found]))
 
 
 def warn(case: Case, verdict: Verdict) -> tuple[str, ...]:

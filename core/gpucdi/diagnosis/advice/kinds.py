@@ -18,6 +18,7 @@ from gpucdi.failures import RequesterName
 from gpucdi.findings import Who
 
 JIT_SINCE: Release = (1, 18, 0)
+HOOK_PATH_SINCE: Release = (1, 16, 0)
 NO_ALL_SINCE: Release = (1, 19, 0)
 UUID_AND_INDEX_SINCE: Release = (1, 15, 0)
 REPLACE_WARNING = (
@@ -199,6 +200,11 @@ def by_hand(case: Case) -> Advice:
         words += ["--device-name-strategy", "index", "--device-name-strategy", "uuid"]
     else:
         words += ["--device-name-strategy", "uuid"]
+    if found is not None and found >= HOOK_PATH_SINCE and "/" in ctk:
+        words += [
+            "--nvidia-cdi-hook-path",
+            posixpath.join(posixpath.dirname(ctk), "nvidia-cdi-hook"),
+        ]
     note = ""
     if _is_taken(case, kind, directory):
         if found is not None and found >= NO_ALL_SINCE:
