@@ -9,11 +9,15 @@ the API server, where the default gives up after 54 seconds and ends the process
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import concurrent.futures
 import random
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 import kopf
@@ -172,13 +176,77 @@ async def connection(credentials: Credentials) -> kopf.ConnectionInfo:
     )
 
 
-async def watch(listener: Listener, credentials: Credentials, ready: Any, stop: Any) -> None:
+@dataclass(frozen=True, slots=True)
+class Forwarder:
+    """Hands everything to a listener that lives on another event loop, in order."""
+
+    listener: Listener
+    loop: asyncio.AbstractEventLoop
+
+    def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Pass on a Node."""
+        self._pass(partial(self.listener.saw_node, body, deleted=deleted))
+
+    def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Pass on a GpuCdiStatus."""
+        self._pass(partial(self.listener.saw_status, body, deleted=deleted))
+
+    def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Pass on a RuntimeClass."""
+        self._pass(partial(self.listener.saw_runtime_class, body, deleted=deleted))
+
+    def saw_event(self, body: Mapping[str, object]) -> None:
+        """Pass on a Warning Event."""
+        self._pass(partial(self.listener.saw_event, body))
+
+    def _pass(self, call: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the program is ending
+            self.loop.call_soon_threadsafe(call)
+
+
+async def watch(
+    listener: Listener, credentials: Credentials, ready: asyncio.Event, stop: threading.Event
+) -> None:
     """Run the watches until ``stop`` is set; ``ready`` is set when they are under way.
 
-    Raises, or returns early, when kopf gives up (a refused list, an expired list page): the process
-    must then end and start anew.
+    kopf gets a thread and an event loop of its own. On ours it would take SIGTERM for itself, and
+    at its end it cancels every task that began while it ran, ours included. Raises, or returns
+    early, when kopf gives up (a refused list, an expired list page): the process must then end and
+    start anew.
     """
-    logging.getLogger("kopf.objects").setLevel(logging.ERROR)
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    started: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    started.add_done_callback(lambda _: loop.call_soon_threadsafe(ready.set))
+    forwarder = Forwarder(listener, loop)
+
+    def tell(error: BaseException | None) -> None:
+        if ended.done():
+            return
+        if error is None:
+            ended.set_result(None)
+        else:
+            ended.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(_operator(forwarder, credentials, started, stop))
+        except BaseException as caught:  # noqa: BLE001  # it is raised again on the other loop
+            error = caught
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, error)
+
+    threading.Thread(target=run, name="kopf", daemon=True).start()
+    await ended
+
+
+async def _operator(
+    listener: Listener,
+    credentials: Credentials,
+    ready: concurrent.futures.Future[Any],
+    stop: threading.Event,
+) -> None:
     await kopf.operator(
         registry=registry(listener, credentials),
         settings=settings(),

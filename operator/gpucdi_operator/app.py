@@ -10,8 +10,9 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any
 
 from gpucdi_kube import (
@@ -97,7 +98,7 @@ class Operator:
             await self._run_parts()
 
     async def _run_parts(self) -> None:
-        stop_watching = asyncio.Event()
+        stop_watching = threading.Event()
         watches = asyncio.create_task(
             adapters.watch(self.fleet, self.credentials, self.watching, stop_watching)
         )
@@ -108,7 +109,7 @@ class Operator:
             asyncio.create_task(self._lead_when_elected()),
             asyncio.create_task(self._keep_beat()),
         }
-        passing = {asyncio.create_task(self._signals()), asyncio.create_task(self._seed())}
+        passing = {asyncio.create_task(self._seed())}
         try:
             done, _ = await asyncio.wait({stopping, *lasting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -121,14 +122,6 @@ class Operator:
             part.result()
         if not self._stopping.is_set():
             raise RuntimeError("a part of the operator ended without being asked to")
-
-    async def _signals(self) -> None:
-        """Take SIGTERM and SIGINT; kopf takes them for itself while it starts."""
-        await self.watching.wait()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self.stop)
 
     async def _seed(self) -> None:
         """Fill the store before we call ourselves ready."""
@@ -260,5 +253,9 @@ async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def run(options: Options) -> None:
-    """Find credentials and run one replica."""
-    await Operator(options, await find(options.kubeconfig)).run()
+    """Find credentials and run one replica until SIGTERM or SIGINT."""
+    operator = Operator(options, await find(options.kubeconfig))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, operator.stop)
+    await operator.run()

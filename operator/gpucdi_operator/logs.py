@@ -40,6 +40,8 @@ def configure(level: int = logging.INFO) -> None:
     root.setLevel(logging.WARNING)
     LOGGER.setLevel(level)
     logging.getLogger("kopf.objects").setLevel(logging.ERROR)
+    # It warns that it cannot take SIGTERM in its thread; that is why it has one.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 def log(message: str, level: int = logging.INFO, **fields: object) -> None:

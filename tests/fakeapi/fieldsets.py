@@ -102,7 +102,8 @@ def applied(
     dropped = managers.get(who, frozenset()) - new.keys()
     others = frozenset().union(*(owned for other, owned in after.items() if other != who))
     result = copy.deepcopy(live)
-    for path in sorted(dropped, key=len, reverse=True):
+    # An item goes before its fields: without them it could not be found any more.
+    for path in sorted(dropped, key=len):
         if path not in others and not any(other[: len(path)] == path for other in others):
             _remove(result, path, keys)
     after[who] = frozenset(new)

@@ -100,7 +100,23 @@ DISRUPTION_BUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True, has_status=True
 )
 
-BUILT_IN = (NODES, PODS, CORE_EVENTS, EVENTS, LEASES, RUNTIME_CLASSES, DISRUPTION_BUDGETS)
+# kopf does not watch these two here, but waits until it has discovered them.
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace")
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"
+)
+
+BUILT_IN = (
+    NAMESPACES,
+    DEFINITIONS,
+    NODES,
+    PODS,
+    CORE_EVENTS,
+    EVENTS,
+    LEASES,
+    RUNTIME_CLASSES,
+    DISRUPTION_BUDGETS,
+)
 
 
 def custom_resources(folder: Path = CRDS) -> tuple[Resource, ...]:

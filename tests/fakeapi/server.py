@@ -297,6 +297,7 @@ class FakeApi:
         task = asyncio.current_task()
         assert task is not None
         self._watches.add(task)
+        self.counts[f"watch {target.resource.plural}"] += 1
         try:
             await response.prepare(request)
             timeout = float(request.query.get("timeoutSeconds", 1800))
@@ -371,7 +372,8 @@ class FakeApi:
             code,
         )
         self.log.append(entry)
-        self.counts[entry.title] += 1
+        if target.verb != "watch":  # counted when it began
+            self.counts[entry.title] += 1
 
 
 @asynccontextmanager

@@ -104,6 +104,9 @@ def apply(store: Store, write: Write, body: Body) -> Stored:
     if old is None:
         if write.subresource:
             raise _not_found(write)
+        if meta.get("uid"):
+            message = f"uid mismatch: the provided object specified uid {meta['uid']}"
+            raise Refused(409, "Conflict", f"{message}, and no existing object was found")
         return create(store, write, {**wanted, "metadata": {**meta, "name": write.key[1]}})
     _same_version(old, body)
     try:
