@@ -71,6 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
             shutil.rmtree(folder, ignore_errors=True)
     kept = f"The repaired copy is in {folder / NODE}." if arguments.keep else "The copy is gone."
     console.print(f"\n{time.monotonic() - started:.1f} s. {kept}")
+    shown = _shown(tree)
+    console.print(
+        f"Other ways out, and what else they touch: gpucdi explain {shown}/pod.yaml --root {shown}"
+    )
     return EXIT_FINE if healed else EXIT_PROBLEM
 
 

@@ -30,6 +30,9 @@ from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
+    parser.epilog = (
+        "On a live node use gpucdi-agent inspect, which also asks NVML and the programs."
+    )
     parser.add_argument("--root", required=True, metavar="TREE", help="a captured node (a folder)")
     parser.add_argument("--handler", metavar="NAME", help="draw what is behind one handler")
     parser.add_argument(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.cli import pages
 from tests.cli.running import CHECKOUT, Ran, Run
 
 from gpucdi_cli.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def plain_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print as to a pipe, whatever the terminal or service that runs the tests asks for."""
+    for name in set(os.environ) - set(pages.plain_environment()):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "100")
 
 
 @pytest.fixture
@@ -42,21 +49,5 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="session")
 def run_program() -> Run:
-    """Run an installed program as a user would, from the top of the checkout.
-
-    Keyword arguments are environment variables.
-    """
-
-    def as_subprocess(program: str, *arguments: str, **variables: str) -> Ran:
-        environment = os.environ | variables
-        result = subprocess.run(
-            [Path(sys.executable).with_name(program), *arguments],
-            capture_output=True,
-            text=True,
-            cwd=CHECKOUT,
-            env=environment,
-            check=False,
-        )
-        return Ran(result.returncode, result.stdout, result.stderr)
-
-    return as_subprocess
+    """Run an installed program as a user would; see :func:`tests.cli.pages.run_program`."""
+    return pages.run_program
