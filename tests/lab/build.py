@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.lab import driver
+from tests.lab.oracle import build as oracle
 from tests.lab.programs import (
     DEBIAN_PACKAGES,
     ProgramMissingError,
@@ -34,6 +35,7 @@ def main() -> int:
         say("no Go on this machine: nothing built; tests that need these programs are skipped")
         return 0
     failed = [each.name for each in all_sets() if not ensure(each, go)]
+    failed += [f"oracle-{version}" for version in oracle.VERSIONS if not ensure_oracle(version)]
     try:
         say(f"stub libnvidia-ml.so.1 in {driver.compile_stub()}")
     except ProgramMissingError as missing:
@@ -62,6 +64,18 @@ def ensure(program_set: ProgramSet, go: str) -> bool:
             return False
         publish(into, program_set.folder)
     say(f"{program_set.name}: built in {time.monotonic() - started:.0f} s")
+    return True
+
+
+def ensure_oracle(version: str) -> bool:
+    """Build the oracle of one version of the CDI library, whose recipe is its own."""
+    if version in oracle.missing():
+        say(f"oracle-{version}: building")
+    try:
+        say(f"oracle-{version}: {oracle.build(version)}")
+    except (OSError, subprocess.SubprocessError) as error:
+        say(f"oracle-{version}: {error}")
+        return False
     return True
 
 
