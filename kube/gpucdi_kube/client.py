@@ -32,6 +32,7 @@ from gpucdi_kube.errors import (
 from gpucdi_kube.retry import RetryPolicy, TokenBucket
 
 _LIST_RESTARTS = 3
+_WATCH_PAGE = 500
 _WATCH_GRACE_S = 15.0
 _CHUNK = 1 << 16
 
@@ -89,11 +90,17 @@ class HttpKubeApi:
     async def list(
         self, path: str, *, field_selector: str = "", label_selector: str = "", limit: int = 500
     ) -> AsyncIterator[KubeObject]:
-        """Yield the items page by page; start anew, a few times, when the token expires."""
+        """Yield the items page by page."""
         query = _selectors(field_selector, label_selector) | {"limit": str(limit)}
+        async for page in self._pages(path, query):
+            for item in fields.objects(page, "items"):
+                yield dict(item)
+
+    async def _pages(self, path: str, query: Mapping[str, str]) -> AsyncIterator[KubeObject]:
+        """Yield the pages of a collection; start anew, a few times, when the token expires."""
         token, restarts = "", 0
         while True:
-            paged = query | ({"continue": token} if token else {})
+            paged = {**query, **({"continue": token} if token else {})}
             try:
                 page = await self._call(_Request("list", "GET", path, paged))
             except Gone:
@@ -102,8 +109,7 @@ class HttpKubeApi:
                     raise
                 token = ""
                 continue
-            for item in fields.objects(page, "items"):
-                yield dict(item)
+            yield page
             token = fields.text(fields.mapping(page, "metadata"), "continue")
             if not token:
                 return
@@ -139,11 +145,20 @@ class HttpKubeApi:
     async def watch(
         self, path: str, *, field_selector: str = "", resource_version: str = "", timeout_s: int
     ) -> AsyncIterator[WatchEvent]:
-        """Yield events; a cut connection raises ``Unreachable``, an ERROR event its error."""
+        """Yield events; a cut connection raises ``Unreachable``, an ERROR event its error.
+
+        Where to start is always said: a watch without a version makes the server ask its store
+        for progress, which etcd below 3.5 cannot tell (HTTP 500, RequestWatchProgress disabled).
+        """
+        selectors = _selectors(field_selector, "")
+        if not resource_version:
+            async for page in self._pages(path, selectors | {"limit": str(_WATCH_PAGE)}):
+                for item in fields.objects(page, "items"):
+                    yield WatchEvent("ADDED", dict(item))
+                resource_version = fields.text(fields.mapping(page, "metadata"), "resourceVersion")
         query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
-        if resource_version:
-            query["resourceVersion"] = resource_version
-        request = _Request("watch", "GET", path, query | _selectors(field_selector, ""))
+        query["resourceVersion"] = resource_version
+        request = _Request("watch", "GET", path, query | selectors)
         timeout = aiohttp.ClientTimeout(
             total=timeout_s + _WATCH_GRACE_S, sock_connect=self._policy.connect_timeout_s
         )

@@ -314,10 +314,28 @@ async def test_a_watch_that_is_cut_in_the_middle_says_so(server: Server, api: Ht
         return response
 
     server.script.append(answer)
-    events = api.watch("/x", timeout_s=5)
+    events = api.watch("/x", resource_version="7", timeout_s=5)
     assert (await anext(events)).type == "ADDED"
     with pytest.raises(Unreachable):
         await anext(events)
+
+
+async def test_a_watch_without_a_version_lists_first_and_starts_there(
+    server: Server, api: HttpKubeApi
+) -> None:
+    asked: list[str] = []
+
+    async def listed(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {"resourceVersion": "42"}, "items": [{"a": 1}]})
+
+    async def watched(request: web.Request) -> web.StreamResponse:
+        asked.append(request.query["resourceVersion"])
+        return web.Response()
+
+    server.script.extend([listed, watched])
+    events = [event async for event in api.watch("/x", timeout_s=5)]
+    assert [(event.type, event.object) for event in events] == [("ADDED", {"a": 1})]
+    assert asked == ["42"]
 
 
 async def test_a_token_bucket_spaces_what_exceeds_its_burst() -> None:
