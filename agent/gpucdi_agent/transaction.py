@@ -75,6 +75,7 @@ class Transaction:
         journal = self.state.journal()
         if journal is None:
             return ()
+        self.state.sweep({posixpath.dirname(entry.path) for entry in journal.entries})
         before: _Contents = {}
         done: list[JournalEntry] = []
         for entry in journal.entries:
