@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gpucdi.engines.containerd_files import (
-    ConfigFile,
     EffectiveConfig,
     RefusedError,
     effective,
@@ -35,7 +34,10 @@ from gpucdi.host import HostTree
 DEFAULT_SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 
 # One release for each set of rules; together they stand for an unknown version.
-RULE_SETS: tuple[Release, ...] = ((1, 6, 0), (1, 7, 0), (2, 2, 0), (2, 3, 0), (2, 3, 5), (2, 4, 0))
+RULE_SETS: tuple[Release, ...] = (
+    *((1, 6, 0), (1, 6, 32), (1, 7, 0), (1, 7, 17)),
+    *((2, 2, 0), (2, 3, 0), (2, 3, 5), (2, 4, 0)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class _View:
     spec_dirs: Sourced[tuple[str, ...]]
     default_handler: Sourced[str | None]
     handlers: tuple[Handler, ...]
+    files: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
@@ -58,23 +61,17 @@ def read_containerd(
     unknown; releases that would refuse the files do not count, for containerd does run.
     """
     engine = Engine(EngineName.CONTAINERD, version=version, place=place)
-    try:
-        files = load_files(host, path) if host.exists(path) else ()
-    except RefusedError as refusal:
-        return replace(engine, config_files=(path,), findings=(_refused(refusal),))
-    engine = replace(engine, config_files=tuple(file.path for file in files))
     running = release(version.value)
-    candidates = RULE_SETS if running is None else (running,)
     views: list[_View] = []
     refusals: list[RefusedError] = []
-    for candidate in candidates:
+    for candidate in RULE_SETS if running is None else (running,):
         try:
-            views.append(_view(files, candidate))
+            views.append(_view(host, path, candidate))
         except RefusedError as refusal:
             refusals.append(refusal)
-    if not views:
-        return replace(engine, findings=(_refused(refusals[-1]),))
-    return _engine(engine, views)
+    if views:
+        return _engine(engine, views)
+    return replace(engine, config_files=(path,), findings=(_refused(refusals[-1]),))
 
 
 def _refused(refusal: RefusedError) -> Finding:
@@ -102,9 +99,10 @@ def _engine(engine: Engine, views: list[_View]) -> Engine:
         spec_dirs = Sourced(spec_dirs.value, UNKNOWN)
     findings = first.findings if all(view.findings == first.findings for view in others) else ()
     if any(view.handlers != first.handlers for view in others):
-        findings += (_disagreement(engine),)
+        findings += (_disagreement(first),)
     return replace(
         engine,
+        config_files=first.files,
         cdi_enabled=enabled,
         spec_dirs=spec_dirs,
         default_handler=default,
@@ -126,8 +124,8 @@ def _agreed_handler(name: str, views: list[_View]) -> Handler:
     )
 
 
-def _disagreement(engine: Engine) -> Finding:
-    main = engine.config_files[0] if engine.config_files else None
+def _disagreement(view: _View) -> Finding:
+    main = view.files[0] if view.files else None
     return Finding(
         cause=Cause.CONFIG_UNREADABLE,
         severity=Severity.WARNING,
@@ -137,9 +135,20 @@ def _disagreement(engine: Engine) -> Finding:
     )
 
 
-def _view(files: tuple[ConfigFile, ...], running: Release) -> _View:
+def _view(host: HostTree, path: str, running: Release) -> _View:
+    files = load_files(host, path, running) if host.exists(path) else ()
     config = effective(files, running) if files else EffectiveConfig(1, {})
     cri = config.cri
+    paths = tuple(file.path for file in files)
+    if config.is_disabled:
+        return _View(
+            cdi_enabled=Sourced(False, DEFAULT),
+            spec_dirs=_spec_dirs(cri, running),
+            default_handler=Sourced(None, DEFAULT),
+            handlers=(),
+            files=paths,
+            findings=(_disabled(path),),
+        )
     containerd = subtable(cri, "containerd") or {}
     default = _default_handler(containerd)
     handlers, findings = _handlers(containerd, running, default.value)
@@ -151,7 +160,19 @@ def _view(files: tuple[ConfigFile, ...], running: Release) -> _View:
         spec_dirs=_spec_dirs(cri, running),
         default_handler=default,
         handlers=handlers,
+        files=paths,
         findings=findings,
+    )
+
+
+def _disabled(path: str) -> Finding:
+    return Finding(
+        cause=Cause.HANDLER_MISSING,
+        severity=Severity.INFO,
+        message=f"{path} disables the CRI plugin, so no kubelet uses this containerd",
+        advice="nothing, where Docker runs it; else take the plugin out of disabled_plugins",
+        file=path,
+        key="disabled_plugins",
     )
 
 

@@ -10,6 +10,7 @@ Sources: containerd/containerd ``services/server/config/config.go`` (1.x),
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpucdi.engines.glob import expand
@@ -21,6 +22,12 @@ from gpucdi.host import HostTree
 GRPC_CRI = "io.containerd.grpc.v1.cri"
 RUNTIME_CRI = "io.containerd.cri.v1.runtime"
 FILES_LIMIT = 1000
+
+# From these patch releases of each minor release on (later minor releases: always):
+# a relative pattern among the imports is taken relative to the importing file …
+_GLOBS_BESIDE_FILE = {(1, 6): 30, (1, 7): 16}
+# … and a configuration of an unknown version is refused instead of read as one of version 2.
+_REFUSES_VERSION_3 = {(1, 6): 32, (1, 7): 17}
 
 # What each configuration version brought.
 FULL_PLUGIN_NAMES = 2
@@ -76,15 +83,18 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveConfig:
-    """All files as one release merges them; ``cri`` is the CRI (runtime) plugin's table."""
+    """All files as one release merges them; ``cri`` is the CRI (runtime) plugin's table.
+
+    ``is_disabled`` means that kubelet cannot use this containerd at all.
+    """
 
     version: int
     cri: Table
-    disabled_plugins: tuple[str, ...] = ()
+    is_disabled: bool = False
 
 
-def load_files(host: HostTree, path: str) -> tuple[ConfigFile, ...]:
-    """Read ``path`` and everything it imports, breadth first, each path once.
+def load_files(host: HostTree, path: str, running: Release) -> tuple[ConfigFile, ...]:
+    """Read ``path`` and everything it imports as ``running`` does: breadth first, each path once.
 
     Raises :class:`RefusedError` for the first file that containerd could not load, a literal import
     that is missing included. A missing main file is the caller's matter: it must exist.
@@ -101,7 +111,7 @@ def load_files(host: HostTree, path: str) -> tuple[ConfigFile, ...]:
         file, imports = _load(host, current)
         files.append(file)
         for pattern in imports:
-            pending.extend(_resolve_import(host, current, pattern))
+            pending.extend(_resolve_import(host, current, pattern, running))
     return tuple(files)
 
 
@@ -144,11 +154,20 @@ def _texts(table: Table, key: str, path: str) -> tuple[str, ...]:
     return tuple(str(item) for item in found.value)
 
 
-def _resolve_import(host: HostTree, parent: str, pattern: str) -> list[str]:
+def _resolve_import(host: HostTree, parent: str, pattern: str, running: Release) -> list[str]:
     path = posixpath.normpath(pattern or ".")
+    if "*" in path and not _has(running, _GLOBS_BESIDE_FILE):
+        # A relative pattern means the working directory, which is / for a service.
+        return expand(host, path)
     if not path.startswith("/"):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(parent), path))
     return expand(host, path) if "*" in path else [path]
+
+
+def _has(running: Release, since: Mapping[tuple[int, int], int]) -> bool:
+    major, minor, patch = running
+    first = since.get((major, minor))
+    return patch >= first if first is not None else (major, minor) > max(since)
 
 
 def effective(files: tuple[ConfigFile, ...], running: Release) -> EffectiveConfig:
@@ -157,7 +176,7 @@ def effective(files: tuple[ConfigFile, ...], running: Release) -> EffectiveConfi
     Raises :class:`RefusedError` where that release would not start.
     """
     if running < (2, 0, 0):
-        return _effective_1(files)
+        return _effective_1(files, running)
     if running < (2, 3, 0):
         return _effective_2_0(files)
     if running < (2, 3, 5):
@@ -182,62 +201,79 @@ def _refuse_newer(version: int, highest: int, files: tuple[ConfigFile, ...]) -> 
         )
 
 
-def _disabled(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
-    return tuple(name for file in files for name in file.disabled_plugins)
-
-
 def _last_version(files: tuple[ConfigFile, ...]) -> int:
     return next((file.version for file in reversed(files) if file.version), 0)
 
 
-def _effective_1(files: tuple[ConfigFile, ...]) -> EffectiveConfig:
+def _effective_1(files: tuple[ConfigFile, ...], running: Release) -> EffectiveConfig:
     version = _last_version(files) or 1
-    _refuse_newer(version, FULL_PLUGIN_NAMES, files)
+    if _has(running, _REFUSES_VERSION_3):
+        _refuse_newer(version, FULL_PLUGIN_NAMES, files)
     plugins: Table = {}
     for file in files:
         plugins = replaced(plugins, file.plugins)
-    if version == FULL_PLUGIN_NAMES:
+    if version >= FULL_PLUGIN_NAMES:
         for file in files:
-            _validate_names(file)
-    cri = subtable(plugins, GRPC_CRI if version == FULL_PLUGIN_NAMES else "cri")
-    return EffectiveConfig(version, cri or {}, _disabled(files))
+            _validate_names(file, [("plugins", name) for name in file.plugins], _NAME_PARTS)
+            disabled = [("disabled_plugins", name) for name in file.disabled_plugins]
+            _validate_names(file, disabled, _NAME_PARTS)
+    name = GRPC_CRI if version >= FULL_PLUGIN_NAMES else "cri"
+    return _effective(files, version, subtable(plugins, name), {name})
 
 
-def _validate_names(file: ConfigFile) -> None:
-    named = [("plugins", name) for name in file.plugins]
-    named += [("disabled_plugins", name) for name in file.disabled_plugins]
+def _effective(
+    files: tuple[ConfigFile, ...], version: int, cri: Table | None, names: set[str]
+) -> EffectiveConfig:
+    disabled = {name for file in files for name in file.disabled_plugins}
+    return EffectiveConfig(version, cri or {}, is_disabled=bool(disabled & names))
+
+
+def _validate_names(file: ConfigFile, named: list[tuple[str, str]], parts: int) -> None:
     for key, name in named:
-        if not name.startswith("io.containerd.") or len(name.split(".")) < _NAME_PARTS:
+        if len(name.split(".")) < parts:
             raise RefusedError(
-                f'names "{name}", where version 2 expects io.containerd.x.vx', file.path, key
+                f'names the plugin "{name}", where io.containerd.x.vx is expected', file.path, key
             )
 
 
 def _effective_2_0(files: tuple[ConfigFile, ...]) -> EffectiveConfig:
-    """Merge as 2.0 to 2.2: old files are renamed to version 2; the last version decides all."""
-    files = tuple(_renamed(file) if file.version < FULL_PLUGIN_NAMES else file for file in files)
-    version = _last_version(files)
-    _refuse_newer(version, SPLIT_CRI, files)
+    """Merge as 2.0 to 2.2: the last version decides for all files together.
+
+    A file of version 1 or none is raised to 3, but only its plugins' names change: the later step
+    that would split the CRI table sees version 3 and does nothing, so its CRI settings are lost.
+    """
+    raised = tuple(
+        replace(_renamed(file), version=SPLIT_CRI) if file.version < FULL_PLUGIN_NAMES else file
+        for file in files
+    )
+    version = _last_version(raised)
+    _refuse_newer(version, SPLIT_CRI, raised)
     plugins: Table = {}
-    for file in files:
+    for file in raised:
+        _validate_disabled(file)
         plugins = overlay(plugins, file.plugins)
     if version < SPLIT_CRI:
         plugins = _migrated(plugins)
-    return EffectiveConfig(version, subtable(plugins, RUNTIME_CRI) or {}, _disabled(files))
+    return _effective(raised, version, subtable(plugins, RUNTIME_CRI), {GRPC_CRI, RUNTIME_CRI})
 
 
 def _effective_2_3(files: tuple[ConfigFile, ...]) -> EffectiveConfig:
     """Merge as 2.3 and later: each file is brought to version 4 by itself."""
     _refuse_newer(max(file.version for file in files), SERVER_PLUGINS, files)
     plugins: Table = {}
-    for file in files:
-        current = _renamed(file) if file.version < FULL_PLUGIN_NAMES else file
-        tables = current.plugins
-        if current.version < SERVER_PLUGINS:
-            # In 2.4 the key is dropped on the way; it has no meaning there, so keeping it is safe.
-            tables = _migrated(tables)
+    renamed = tuple(_renamed(file) if file.version < FULL_PLUGIN_NAMES else file for file in files)
+    for file in renamed:
+        _validate_disabled(file)
+        # In 2.4 enable_cdi is dropped on the way; it has no meaning there, so keeping it is safe.
+        tables = _migrated(file.plugins) if file.version < SERVER_PLUGINS else file.plugins
         plugins = overlay(plugins, tables)
-    return EffectiveConfig(SERVER_PLUGINS, subtable(plugins, RUNTIME_CRI) or {}, _disabled(files))
+    cri = subtable(plugins, RUNTIME_CRI)
+    return _effective(renamed, SERVER_PLUGINS, cri, {GRPC_CRI, RUNTIME_CRI})
+
+
+def _validate_disabled(file: ConfigFile) -> None:
+    disabled = [("disabled_plugins", name) for name in file.disabled_plugins]
+    _validate_names(file, disabled, len(("any", "dot")))
 
 
 def _renamed(file: ConfigFile) -> ConfigFile:
