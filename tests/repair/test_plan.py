@@ -79,6 +79,18 @@ def test_device_numbers_are_left_to_the_host(host: HostTree) -> None:
     assert b"major" not in written(planned(host)).content
 
 
+def test_device_numbers_of_the_generator_are_not_held_against_the_host(host: HostTree) -> None:
+    judged = c00.judge(host)
+    spec = yaml.safe_load(c00.generated(NAMES))
+    for device in spec["devices"]:
+        for node in device["containerEdits"]["deviceNodes"]:
+            node |= {"type": "c", "major": 4095, "minor": 0}
+    content = yaml.safe_dump(spec).encode()
+    made = plan(judged, host, wanted(judged, host), {c00.MANAGEMENT: content})
+    assert made.refusals == ()
+    assert b"4095" not in written(made).content
+
+
 def test_after_the_repair_every_expected_name_resolves(host: HostTree) -> None:
     made = planned(host)
     carry_out(host, made)

@@ -15,7 +15,7 @@ from gpucdi.node.assessment import Assessment, KindAssessment
 from gpucdi.node.kinds import NONE
 from gpucdi.node.observation import Observation
 from gpucdi.repair.actions import Plan, RemoveFile
-from gpucdi.repair.content import lacks_own_node, own_fingerprint, sha256_text
+from gpucdi.repair.content import lacks_own_node, narrowed, own_fingerprint, sha256_text
 from gpucdi.repair.need import Generation, OwnFile, own_files, targets
 from gpucdi.repair.placement import PlanState, Source, place
 from gpucdi.repair.refusals import lacking, refusal, unsound, without_node
@@ -162,5 +162,7 @@ def _problem(
         return lacking(kind, name)
     if name != NONE and lacks_own_node(device):
         return without_node(kind, name)
-    problems = lint_spec(replace(spec, devices=(device,)), host)
+    # Judged as it will be written: the device numbers of a generator's output are left out.
+    written = narrowed(replace(spec, devices=(device,)), kind, (name,), plain=False)
+    problems = lint_spec(written, host)
     return unsound(kind, name, problems[0].message) if problems else None
