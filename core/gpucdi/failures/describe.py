@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 _START = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
 _FIELD = re.compile(r"^(?P<key>[A-Z][A-Za-z ]*?):(?:[ \t]+(?P<value>.*\S))?[ \t]*$")
@@ -34,9 +35,7 @@ class Described:
 def described_pods(content: str) -> tuple[Described, ...]:
     """Return the Pods that the output describes; none for any other text."""
     starts = [found.start() for found in _START.finditer(content)]
-    parts = [
-        content[start:end] for start, end in zip(starts, [*starts[1:], len(content)], strict=True)
-    ]
+    parts = [content[start:end] for start, end in pairwise([*starts, len(content)])]
     return tuple(
         Described(_pod(part), part)
         for part in parts

@@ -21,7 +21,7 @@ _BROKEN_HEAD = re.compile(
     r"(?=[A-Za-z])([A-Za-z0-9_./-]*(?:\n|  )[A-Za-z0-9_./-]*)=|([A-Za-z0-9_./-]+)(?:\n|  )="
 )
 _VALUE = re.compile(r"[^\s,;\"'`()\[\]{}<>|\\]*")
-_PARTIAL_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]*")
+_PARTIAL_UUID = re.compile(r"GP?|MI?|(?:GPU|MIG)(?:-[0-9a-fA-F-]*)?")
 _UUID_LENGTH = 40
 _TRAILING = ".:;"
 _OPENING = re.compile(r"[\s:]*[\[(`\"']?\s*")
