@@ -1,3 +1,3 @@
-"""What every test may ask for: the lab's nodes and its cluster."""
+"""What every test may ask for: the lab's nodes and its cluster, and the API servers."""
 
-pytest_plugins = ["tests.lab.fixtures"]
+pytest_plugins = ["tests.lab.fixtures", "tests.fakeapi.fixtures"]

@@ -44,8 +44,6 @@ def problems(core: Body, old: Body | None) -> Iterator[str]:
     for name in ("source", "firstTimestamp", "lastTimestamp", "count"):
         if core.get(name):
             yield f"{name}: needs to be unset"
-    if core.get("involvedObject", {}).get("namespace", "default") != core["metadata"]["namespace"]:
-        yield "involvedObject.namespace: does not match event.namespace"
     yield from _time_problems(core)
     if old is not None:
         for name in _IMMUTABLE:

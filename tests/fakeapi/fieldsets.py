@@ -95,7 +95,12 @@ def applied(
     for other, owned in managers.items():
         if other == who:
             continue
-        clashes = {path for path in owned & new.keys() if present.get(path) != new[path]}
+        # An empty map merges into whatever is there.
+        clashes = {
+            path
+            for path in owned & new.keys()
+            if present.get(path) != new[path] and new[path] != {}
+        }
         if clashes and not force:
             raise FieldConflict(other[0], min(clashes, key=str))
         after[other] = owned - clashes
