@@ -12,10 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gpucdi.engines.containerd_files import (
+    ConfigFile,
     EffectiveConfig,
     RefusedError,
     effective,
     load_files,
+    written_for,
 )
 from gpucdi.engines.merge import boolean_leaf, leaf, subtable, text_leaf, texts_leaf
 from gpucdi.engines.model import Engine, EngineName, Handler
@@ -58,7 +60,8 @@ def read_containerd(
     """Read the containerd whose main configuration is the host path ``path``.
 
     With a ``version`` that is not known, every value on which the possible releases differ becomes
-    unknown; releases that would refuse the files do not count, for containerd does run.
+    unknown. Possible are those for whose configuration versions the files are written, and that
+    would not refuse them, for containerd does run.
     """
     engine = Engine(EngineName.CONTAINERD, version=version, place=place)
     running = release(version.value)
@@ -66,11 +69,15 @@ def read_containerd(
     refusals: list[RefusedError] = []
     for candidate in RULE_SETS if running is None else (running,):
         try:
-            views.append(_view(host, path, candidate))
+            files = load_files(host, path, candidate) if host.exists(path) else ()
+            if running is not None or written_for(files, candidate):
+                views.append(_view(path, files, candidate))
         except RefusedError as refusal:
             refusals.append(refusal)
     if views:
         return _engine(engine, views)
+    if not refusals:
+        refusals.append(RefusedError("is of a version that no known containerd reads", path))
     return replace(engine, config_files=(path,), findings=(_refused(refusals[-1]),))
 
 
@@ -135,8 +142,7 @@ def _disagreement(view: _View) -> Finding:
     )
 
 
-def _view(host: HostTree, path: str, running: Release) -> _View:
-    files = load_files(host, path, running) if host.exists(path) else ()
+def _view(path: str, files: tuple[ConfigFile, ...], running: Release) -> _View:
     config = effective(files, running) if files else EffectiveConfig(1, {})
     cri = config.cri
     paths = tuple(file.path for file in files)
