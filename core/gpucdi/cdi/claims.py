@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 
-from .nodes import (
+from .nodes import first_document
+from .nodetypes import (
     MappingNode,
     Node,
     OverBoundError,
     ScalarNode,
     SequenceNode,
     UnreadableYamlError,
-    first_document,
 )
 from .outcome import Accepted, SpecOutcome
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from .gotext import from_bytes
-from .nodes import AliasNode, Node
+from .nodetypes import AliasNode, Node
 from .schema import Scalar, Sequence, Struct, Type
 
 Raw = dict[str, object]

@@ -15,7 +15,7 @@ from typing import cast
 
 from .decoding import AliasGuard, DecodeError, Raw, binary
 from .gotext import REPLACEMENT, quote
-from .nodes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
+from .nodetypes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 from .scalars import (
     BINARY,
     HINTS,
@@ -23,6 +23,7 @@ from .scalars import (
     TagMismatchError,
     Value,
     float32_text,
+    float64_text,
     json_number,
     resolve,
 )
@@ -225,7 +226,7 @@ def _go_syntax(value: Json) -> str:
     if isinstance(value, dict):
         pairs = (f"{quote(key)}:{_nested_syntax(value[key])}" for key in sorted(value))
         return "map[interface {}]interface {}{" + ", ".join(pairs) + "}"
-    return json_number(value)
+    return float64_text(value) if isinstance(value, float) else str(value)
 
 
 def _nested_syntax(value: Json) -> str:

@@ -1,14 +1,12 @@
-"""The first document of a spec file as nodes: tags, styles and lines kept, nothing constructed.
+"""The first document of a spec file as nodes.
 
-Owns: parsing (libyaml where PyYAML has it), the error texts of go-yaml's parser, and the bounds.
-Must not know: structs, versions beyond which of go-yaml's two lines reports an error.
-
-go-yaml is a port of libyaml, so that libyaml's own problems and marks give its texts; only the
-choice of the line differs between v2 and v3 (``parser.fail`` in their decode.go).
+Owns: the choice between libyaml, which is fast, and this package's port of go-yaml, which is
+exact; the two agree on everything that is not :data:`_RISKY`. Must not know: structs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -23,119 +21,57 @@ from yaml.events import (
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
-    SequenceStartEvent,
     StreamEndEvent,
     StreamStartEvent,
 )
-from yaml.reader import ReaderError
-from yaml.scanner import ScannerError
 
+from . import goyaml
+from .nodetypes import (
+    NESTING_LIMIT,
+    NODE_LIMIT,
+    AliasNode,
+    MappingNode,
+    Node,
+    OverBoundError,
+    ScalarNode,
+    SequenceNode,
+)
 from .scalars import short_tag
 
-NESTING_LIMIT = 100
-NODE_LIMIT = 500_000
+# Where libyaml and go-yaml differ, or where nobody needs speed: `\/`, tabs, directives, `a:,` and
+# `-,` in flow style, tags, `?`, line breaks beyond CR and LF, byte order marks.
+_RISKY = re.compile(
+    rb"\\/|\t|^%|[^\"'\s]:[,\[\]{}]|-[,\[\]{}]|[?!]|\xc2\x85|\xe2\x80[\xa8\xa9]"
+    rb"|\xef\xbb\xbf|\A\xff\xfe|\A\xfe\xff",
+    re.MULTILINE,
+)
 
 
-class UnreadableYamlError(ValueError):
-    """The text is no YAML to the library; the message is go-yaml's without its ``yaml: ``."""
-
-
-class OverBoundError(ValueError):
-    """The text exceeds a bound of this package, not of the library."""
-
-
-class Node:
-    """A scalar, sequence, mapping or alias; ``line`` counts from 1."""
-
-    __slots__ = ("anchor", "line", "tag")
-
-    def __init__(self, line: int, tag: str, anchor: str | None) -> None:
-        self.line = line
-        self.tag = tag
-        self.anchor = anchor
-
-
-class ScalarNode(Node):
-    """``plain`` is what go-yaml calls implicit: neither quoted nor tagged (or tagged ``!``)."""
-
-    __slots__ = ("plain", "quoted", "value")
-
-    def __init__(
-        self, line: int, tag: str, anchor: str | None, value: str, *, plain: bool, quoted: bool
-    ) -> None:
-        super().__init__(line, tag, anchor)
-        self.value = value
-        self.plain = plain
-        self.quoted = quoted
-
-
-class SequenceNode(Node):
-    """A list of nodes."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, line: int, tag: str, anchor: str | None) -> None:
-        super().__init__(line, tag, anchor)
-        self.items: list[Node] = []
-
-
-class MappingNode(Node):
-    """Pairs of nodes in the file's order."""
-
-    __slots__ = ("pairs",)
-
-    def __init__(self, line: int, tag: str, anchor: str | None) -> None:
-        super().__init__(line, tag, anchor)
-        self.pairs: list[tuple[Node, Node]] = []
-
-
-class AliasNode(Node):
-    """A reference to an anchored node; ``name`` is the anchor's."""
-
-    __slots__ = ("name", "target")
-
-    def __init__(self, line: int, name: str, target: Node) -> None:
-        super().__init__(line, "", None)
-        self.name = name
-        self.target = target
-
-
-class _Parser(Protocol):
+class _EventSource(Protocol):
     def get_event(self) -> Event | None: ...
 
 
-class _PythonParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
-    """PyYAML's own parser, for a PyYAML that was built without libyaml."""
-
-    def __init__(self, data: bytes) -> None:
-        yaml.reader.Reader.__init__(self, data)
-        yaml.scanner.Scanner.__init__(self)
-        yaml.parser.Parser.__init__(self)
-
-
-def _parser(data: bytes) -> _Parser:
-    fast = getattr(yaml, "cyaml", None)
-    parser: _Parser = _PythonParser(data) if fast is None else fast.CParser(data)
-    return parser
+class _UnsureError(Exception):
+    """libyaml met something that go-yaml should judge."""
 
 
 def first_document(data: bytes, *, v3: bool) -> Node | None:
     """Return the root of the first document, or ``None`` for a stream without a document.
 
-    Raises :class:`UnreadableYamlError` for what go-yaml v2 (or v3) cannot parse and
-    :class:`OverBoundError` for what this package refuses to. What follows the document's end is
-    not looked at, except for the one token that the parser needs to see the end.
+    Raises :class:`~gpucdi.cdi.nodetypes.UnreadableYamlError` for what go-yaml v2 (or v3) cannot
+    parse and :class:`~gpucdi.cdi.nodetypes.OverBoundError` for what this package refuses to. What
+    follows the document's end counts as far as go-yaml looks ahead.
     """
-    try:
-        events = _events(_parser(data or b"\n"))
-        return _Builder(events).document()
-    except yaml.YAMLError as error:
-        raise UnreadableYamlError(_text(error, v3=v3)) from None
-    except (UnicodeError, RecursionError, OverflowError) as error:
-        raise UnreadableYamlError(str(error)) from None
+    fast = getattr(yaml, "cyaml", None)
+    if fast is not None and data and not _RISKY.search(data):
+        try:
+            return _Builder(_events(fast.CParser(data))).document()
+        except (yaml.YAMLError, _UnsureError, UnicodeError):
+            pass
+    return goyaml.parse(data, v3=v3)
 
 
-def _events(parser: _Parser) -> Iterator[Event]:
+def _events(parser: _EventSource) -> Iterator[Event]:
     while True:
         event = parser.get_event()
         if event is None:
@@ -155,8 +91,11 @@ class _Builder:
             kind = type(event)
             if kind is StreamEndEvent:
                 return None
-            if kind not in {StreamStartEvent, DocumentStartEvent}:
-                return self._tree(event)
+            if kind is not StreamStartEvent and kind is not DocumentStartEvent:
+                root = self._tree(event)
+                if type(next(self.events, None)) is not StreamEndEvent:
+                    raise _UnsureError
+                return root
         return None
 
     def _tree(self, first: Event) -> Node:
@@ -176,22 +115,15 @@ class _Builder:
             if kind is DocumentEndEvent:
                 break
             node = self._node(event)
-            parent = stack[-1]
-            if type(parent) is SequenceNode:
-                parent.items.append(node)
-            elif keys[-1] is None:
-                keys[-1] = node
-            else:
-                parent.pairs.append((keys[-1], node))  # type: ignore[union-attr]
-                keys[-1] = None
-            if kind is MappingStartEvent or kind is SequenceStartEvent:
-                stack.append(node)  # type: ignore[arg-type]
+            _put(node, stack[-1], keys)
+            if isinstance(node, (SequenceNode, MappingNode)):
+                stack.append(node)
                 keys.append(None)
-                if len(stack) > NESTING_LIMIT:
-                    raise OverBoundError(f"nested deeper than {NESTING_LIMIT} levels")
             count += 1
-            if count > NODE_LIMIT:
-                raise OverBoundError(f"more than {NODE_LIMIT} YAML nodes")
+            if len(stack) > NESTING_LIMIT or count > NODE_LIMIT:
+                raise OverBoundError(
+                    f"more than {NODE_LIMIT} YAML nodes or {NESTING_LIMIT} levels of them"
+                )
         return root
 
     def _node(self, event: Event) -> Node:
@@ -200,7 +132,7 @@ class _Builder:
             name = event.anchor or ""
             target = self.anchors.get(name)
             if target is None:
-                raise UnreadableYamlError(f"unknown anchor '{name}' referenced")
+                raise _UnsureError
             return AliasNode(line, name, target)
         node: Node
         if type(event) is ScalarEvent:
@@ -212,24 +144,20 @@ class _Builder:
             cls = MappingNode if type(event) is MappingStartEvent else SequenceNode
             node = cls(line, tag, event.anchor)
         else:
-            raise UnreadableYamlError(f"attempted to parse unknown event: {event}")
+            raise _UnsureError
         if node.anchor is not None:
             self.anchors[node.anchor] = node
         return node
 
 
-def _text(error: yaml.YAMLError, *, v3: bool) -> str:
-    if isinstance(error, ReaderError):
-        return str(error.reason)
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return str(error)
-    problem_line = error.problem_mark.line if error.problem_mark else 0
-    context_line = error.context_mark.line if error.context_mark else 0
-    scanned = isinstance(error, ScannerError)
-    if v3:
-        line = context_line or problem_line
-        line += scanned and line != 0
+def _put(node: Node, parent: SequenceNode | MappingNode, keys: list[Node | None]) -> None:
+    """Add ``node`` to its parent; ``keys[-1]`` is the key that waits for its value."""
+    if isinstance(parent, SequenceNode):
+        parent.items.append(node)
+        return
+    key = keys[-1]
+    if key is None:
+        keys[-1] = node
     else:
-        line = problem_line + (scanned and problem_line != 0) or context_line
-    where = f"line {line}: " if line else ""
-    return f"{where}{error.problem or 'unknown problem parsing YAML content'}"
+        parent.pairs.append((key, node))
+        keys[-1] = None

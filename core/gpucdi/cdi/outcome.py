@@ -15,7 +15,8 @@ from .gotext import quote
 from .library import Library
 from .model import Spec
 from .names import ReaderCrash
-from .nodes import OverBoundError, UnreadableYamlError, first_document
+from .nodes import first_document
+from .nodetypes import OverBoundError, UnreadableYamlError
 from .schema import spec_schema
 from .validation import validate
 

@@ -190,7 +190,24 @@ def float32_text(value: float) -> str:
         return "+Inf" if single > 0 else "-Inf"
     if single == 0:
         return "-0" if math.copysign(1.0, single) < 0 else "0"
-    mantissa, exponent = _shortest(single)
+    return _general(*_shortest(single))
+
+
+def float64_text(value: float) -> str:
+    """Return ``strconv.FormatFloat(value, 'g', -1, 64)``, which ``%v`` and ``%#v`` show."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "-0" if math.copysign(1.0, value) < 0 else "0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    mantissa = text[0] + ("." + text[1:] if text[1:] else "")
+    return _general("-" * sign + mantissa, int(exponent) + len(digits) - 1)
+
+
+def _general(mantissa: str, exponent: int) -> str:
     if exponent < -4 or exponent >= 6:  # noqa: PLR2004 - strconv's own limits for %e
         return f"{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     return format(Decimal(f"{mantissa}e{exponent}"), "f")

@@ -98,6 +98,17 @@ def _all_edits(spec: Spec) -> Iterator[ContainerEdits]:
     yield spec.edits
 
 
+def _edits_asked_for_old_features(spec: Spec) -> Iterator[ContainerEdits]:
+    """Yield what the checks for 0.4.0 and 0.5.0 look at: the last device, then the whole spec.
+
+    They collect ``&d.ContainerEdits`` in a loop over the devices, in modules that declare a Go
+    before 1.22, where each of these pointers ends up at the last device.
+    """
+    if spec.devices:
+        yield spec.devices[-1].edits
+    yield spec.edits
+
+
 def _needs_110(spec: Spec, library: Library) -> bool:
     del library
     return any(
@@ -131,7 +142,7 @@ def _needs_050(spec: Spec, library: Library) -> bool:
                 return True
         elif first and not (first.isascii() and first.isalpha()):
             return True
-    for edits in _all_edits(spec):
+    for edits in _edits_asked_for_old_features(spec):
         for node in edits.device_nodes:
             if node is NIL_DEVICE_NODE:
                 raise ReaderCrash(NIL_PANIC)
@@ -142,7 +153,7 @@ def _needs_050(spec: Spec, library: Library) -> bool:
 
 def _needs_040(spec: Spec, library: Library) -> bool:
     del library
-    for edits in _all_edits(spec):
+    for edits in _edits_asked_for_old_features(spec):
         for mount in edits.mounts:
             if mount is NIL_MOUNT:
                 raise ReaderCrash(NIL_PANIC)

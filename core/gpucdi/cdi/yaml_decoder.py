@@ -13,7 +13,7 @@ from typing import cast
 
 from .decoding import AliasGuard, DecodeError, Raw, binary
 from .gotext import quote, to_bytes
-from .nodes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
+from .nodetypes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 from .scalars import (
     BINARY,
     HINTS,

@@ -99,7 +99,9 @@ func cache(r request, result answer) {
 	specs := map[string]any{}
 	for _, name := range cache.ListDevices() {
 		device := cache.GetDevice(name)
-		specs[name] = answer{"path": device.GetSpec().GetPath(), "device": device.Device}
+		spec := device.GetSpec()
+		minimum, _ := cdi.MinimumRequiredVersion(spec.Spec)
+		specs[name] = answer{"path": spec.GetPath(), "min": minimum, "device": device.Device, "spec": spec.Spec}
 	}
 	result["defined"] = specs
 	if len(r.Devices) > 0 {
