@@ -146,7 +146,11 @@ def _chain(failure: Failure) -> str:
 
 
 def _detail(found: str | None) -> str:
-    return _UNKNOWN_SUFFIX.sub("", clean.flat(found or "")).strip(" :")
+    detail = clean.flat(found or "")
+    if detail.count('"') % 2:
+        # The quote that closes the log line's msg, not one of the message's own.
+        detail = detail.removesuffix('"')
+    return _UNKNOWN_SUFFIX.sub("", detail).strip(" :")
 
 
 def _unique(failures: Iterable[Failure]) -> tuple[Failure, ...]:

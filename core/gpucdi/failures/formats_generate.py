@@ -169,8 +169,8 @@ DRIVER: tuple[Format, ...] = (
         "M50",
         _Y.GPU_LOST,
         spaced(
-            r"(?P<detail>ERROR_GPU_IS_LOST|GPU is lost|NVML device lost|fallen off the bus"
-            r"|Xid \(PCI:[^()]*\): 79\b)"
+            r"(?P<detail>Xid \(PCI:[^()]*\): 79\b|ERROR_GPU_IS_LOST|GPU is lost|NVML device lost"
+            r"|fallen off the bus)(?:[^\n]{0,80}fallen off the bus)?"
         ),
         _S.UNKNOWN,
         usually=_S.RUNNING,

@@ -48,6 +48,7 @@ BEFORE: tuple[Mark, ...] = (
     _mark("failed to prepare dynamic resources", _S.PREPARE),
     _mark("FailedPrepareDynamicResources", _S.PREPARE),
     _mark("failed to create containerd container", _S.CREATE, _E.CONTAINERD, _R.ENGINE),
+    _mark('failed to generate container "', _S.CREATE, _E.CONTAINERD, _R.ENGINE),
     _mark("failed to generate spec: CDI device", _S.CREATE, _E.CONTAINERD, _R.ENGINE),
     _mark("failed to get container spec opts", _S.CREATE, _E.CONTAINERD, _R.ENGINE),
     _mark("failed to create containerd task", _S.START, _E.CONTAINERD),
