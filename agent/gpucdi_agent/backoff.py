@@ -24,6 +24,11 @@ class Backoff:
         """Tell whether another attempt is due."""
         return self.monotonic() >= self._not_before.get(key, 0.0)
 
+    def next_due(self) -> float | None:
+        """Return when (monotonic) the next attempt is due, ``None`` when nothing waits."""
+        now = self.monotonic()
+        return min((moment for moment in self._not_before.values() if moment > now), default=None)
+
     def note(self, key: str, *, failed: bool) -> None:
         """Take down how an attempt ended."""
         if not failed:

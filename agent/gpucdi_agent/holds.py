@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from gpucdi.api import Hold
 from gpucdi.cdi import Accepted
 from gpucdi.host import HostTree
-from gpucdi.node import Observation
+from gpucdi.node import Observation, file_owner
+from gpucdi.node.owners import GPUCDI
 from gpucdi.toolkit import HandlerRuntime
 from gpucdi_agent.inventory import DRIVER_READY, Count
 
@@ -27,10 +28,14 @@ FEWER_GPUS = "FewerGpusThanKernel"
 MIG_PENDING = "MigPending"
 SPEC_UNPARSABLE = "SpecUnparsable"
 DISPUTED = "Disputed"
+SPEC_REPLACED = "SpecBeingReplaced"
 
 # GPU Operator's validator removes driver-ready whenever its Pod is bounced, as after each MIG
 # change; only a longer absence means something.
 VALIDATOR_BOUNCE_SECONDS = 120.0
+# Whoever removes a spec file mostly writes it anew at once; names taken over in between would be
+# defined twice when it comes back.
+REPLACEMENT_SECONDS = 5.0
 DISPUTE_WINDOW_SECONDS = 600.0
 DISPUTE_LIMIT = 3
 
@@ -56,10 +61,21 @@ class HoldKeeper:
     _since: dict[str, str] = field(default_factory=dict)
     _unready_since: float | None = None
     _disputes: list[float] = field(default_factory=list)
+    _foreign: frozenset[str] = frozenset()
+    _vanished: dict[str, float] = field(default_factory=dict)
 
     def dispute(self, times: int = 1) -> None:
         """Somebody changed or removed our file after we had written it."""
         self._disputes += [self.monotonic()] * times
+
+    def next_due(self) -> float | None:
+        """Return when (monotonic) a hold may begin or end by time alone, ``None`` if none will."""
+        due = [moment + REPLACEMENT_SECONDS for moment in self._vanished.values()]
+        if self._unready_since is not None:
+            due.append(self._unready_since + VALIDATOR_BOUNCE_SECONDS)
+        if len(self._disputes) > DISPUTE_LIMIT:
+            due.append(self._disputes[-DISPUTE_LIMIT - 1] + DISPUTE_WINDOW_SECONDS)
+        return min((moment for moment in due if moment > self.monotonic()), default=None)
 
     def judge(self, situation: Situation) -> Hold | None:
         """Return the first hold that is true now; ``message`` says what ends it."""
@@ -73,8 +89,28 @@ class HoldKeeper:
         yield from _driver_reasons(situation.count)
         yield from _toolkit_reasons(situation)
         yield from _spec_reasons(situation.observation)
+        yield from self._replacement_reasons(situation.observation)
         yield from self._validation_reasons(situation.host)
         yield from self._dispute_reasons()
+
+    def _replacement_reasons(self, observation: Observation) -> Iterator[tuple[str, str]]:
+        kinds = _wanted_kinds(observation)
+        present = frozenset(
+            file.path
+            for reader in observation.readers
+            for file in reader.registry.files
+            if file.claimed_kind in kinds and file_owner(file.path, file.claimed_kind) != GPUCDI
+        )
+        now = self.monotonic()
+        self._vanished |= dict.fromkeys(self._foreign - present, now)
+        self._vanished = {
+            path: moment
+            for path, moment in self._vanished.items()
+            if path not in present and now - moment < REPLACEMENT_SECONDS
+        }
+        self._foreign = present
+        for path in sorted(self._vanished):
+            yield SPEC_REPLACED, f"ends when {path} is back, or stays away for a while"
 
     def _validation_reasons(self, host: HostTree) -> Iterator[tuple[str, str]]:
         expected = host.exists(posixpath.dirname(DRIVER_READY))
@@ -111,14 +147,19 @@ def _driver_reasons(count: Count) -> Iterator[tuple[str, str]]:
         yield MIG_PENDING, f"ends when the MIG mode of {', '.join(count.mig_pending)} has changed"
 
 
-def _spec_reasons(observation: Observation) -> Iterator[tuple[str, str]]:
-    # A half-written or broken file may turn out to define the very names that we would add; then
-    # both definitions would be dropped.
-    wanted = {
+def _wanted_kinds(observation: Observation) -> frozenset[str]:
+    defaults = {
         runtime.config.default_kind.value
         for runtime in observation.runtimes
         if runtime.resolves_through_files and runtime.config is not None
-    } | set(observation.intent.extra_kinds)
+    }
+    return frozenset(defaults | set(observation.intent.extra_kinds))
+
+
+def _spec_reasons(observation: Observation) -> Iterator[tuple[str, str]]:
+    # A half-written or broken file may turn out to define the very names that we would add; then
+    # both definitions would be dropped.
+    wanted = _wanted_kinds(observation)
     for reader in observation.readers:
         for file in reader.registry.files:
             if isinstance(file.outcome, Accepted) or file.claimed_names is not None:

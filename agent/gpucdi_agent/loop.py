@@ -110,12 +110,14 @@ class Loop:
                 # What changed between that look and this watch would wake nobody.
                 await asyncio.sleep(0)
                 self.wake()
-            await self._pause()
+            await self._pause(result.due)
 
-    async def _pause(self) -> None:
-        jitter = random.uniform(0.9, 1.1)  # noqa: S311 - spreads load
+    async def _pause(self, due: float | None) -> None:
+        seconds = self.settings.interval_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load
+        if due is not None:
+            seconds = min(seconds, max(0.0, due - self.clock.monotonic()) + 0.05)
         try:
-            async with asyncio.timeout(self.settings.interval_seconds * jitter):
+            async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
             return

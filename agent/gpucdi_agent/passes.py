@@ -28,12 +28,16 @@ _BAD = {FAILED, ROLLED_BACK}
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """What a pass found and did. ``records`` are the file changes of this pass alone."""
+    """What a pass found and did. ``records`` are the file changes of this pass alone.
+
+    ``due`` is when (monotonic) another pass may end differently though nothing on the host changed.
+    """
 
     status: NodeStatus
     observation: Observation
     records: tuple[RepairRecord, ...] = ()
     plan: Plan = field(default_factory=Plan)
+    due: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,13 @@ class NodePass:
             extra=extra,
         )
         self._previous = node_status(assessment, context, self._previous)
-        return PassResult(self._previous, observation, tuple(records), planned)
+        return PassResult(self._previous, observation, tuple(records), planned, self._due())
+
+    def _due(self) -> float | None:
+        found = [self._backoff.next_due()]
+        if self._world.holds is not None:
+            found.append(self._world.holds.next_due())
+        return min((moment for moment in found if moment is not None), default=None)
 
     def _recover(self) -> tuple[RepairRecord, ...]:
         transaction = self._world.transaction

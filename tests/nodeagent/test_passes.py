@@ -252,6 +252,51 @@ def test_a_failing_generator_is_a_finding_and_is_not_run_at_every_event(bench: B
     assert len(bench.generator.asked) == 2
 
 
+def test_the_next_attempt_is_due_when_the_wait_is_over(bench: Bench) -> None:
+    bench.generator.answer = FAILURE
+
+    due = bench.run().due
+
+    assert due == bench.seconds + 5
+    bench.seconds = due
+    bench.run()
+    assert len(bench.generator.asked) == 2
+
+
+def test_nothing_is_due_when_nothing_waits(bench: Bench) -> None:
+    assert bench.run().due is None
+
+
+def test_names_of_a_file_that_is_being_replaced_are_not_taken_over_at_once(bench: Bench) -> None:
+    bench.run()
+    management = bench.host.outside("/var/run/cdi/management.nvidia.com-gpu.yaml")
+    content = management.read_bytes()
+    own = bench.host.read(OWN)
+    management.unlink()
+
+    result = bench.run()
+
+    assert bench.host.read(OWN) == own
+    assert result.status.hold is not None
+    assert result.status.hold.reason == "SpecBeingReplaced"
+    assert result.due is not None
+    management.write_bytes(content)
+    assert bench.run().status.hold is None
+
+
+def test_names_of_a_file_that_stays_away_are_taken_over(bench: Bench) -> None:
+    bench.run()
+    bench.host.outside("/var/run/cdi/management.nvidia.com-gpu.yaml").unlink()
+    due = bench.run().due
+    assert due is not None
+
+    bench.seconds = due
+    result = bench.run()
+
+    assert result.status.state is NodeState.RESOLVED
+    assert b"name: all" in bench.host.read(OWN)
+
+
 def test_garbage_from_the_generator_is_refused(bench: Bench) -> None:
     bench.generator.answer = b"kind: ["
     before = bench.files()
