@@ -6,20 +6,25 @@ Owns: the comparison and what counts as equal. Must not know: where trees come f
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Self, cast
+
+from tests.differential.oracle import NOBODY, Json, Oracle
+from tests.differential.trees import Tree
+from tests.lab.oracle.build import VERSIONS
 
 from gpucdi import cdi
 from gpucdi.cdi.schema import Scalar, Sequence, Struct, Type, spec_schema
 from gpucdi.host import HostTree
-from tests.differential.oracle import NOBODY, Json, Oracle
-from tests.differential.trees import Tree
-from tests.lab.oracle.build import VERSIONS
+
+CHANCES = 24
+_RANDOM_KEY = re.compile(r"([Uu]nsupported map key of type: ).*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Bench:
     """A place for trees in memory and one running oracle a version, both as an ordinary user."""
 
     def __init__(self, versions: tuple[str, ...] = VERSIONS) -> None:
-        shared_memory = Path("/dev/shm")  # noqa: S108 - a memory file system where there is one
+        shared_memory = Path("/dev/shm")
         parent = shared_memory if shared_memory.is_dir() else None
         self._stack = ExitStack()
         place = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gpucdi-", dir=parent))
@@ -66,7 +71,7 @@ class Bench:
         ]
         self.host = HostTree("/")
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -94,9 +99,13 @@ class Bench:
                 # Also when this package fails: the next tree must not get this one's answers.
                 all_theirs = [self._theirs(oracle.receive()) for oracle in self.oracles]
             for oracle, ours, theirs in zip(self.oracles, all_ours, all_theirs, strict=True):
-                if theirs != ours:
+                if theirs != ours and not self._by_chance(oracle, question, ours):
                     found.append(Difference(oracle.version, tree, theirs, ours))
         return found
+
+    def _by_chance(self, oracle: Oracle, question: Json, ours: Json) -> bool:
+        """Tell whether the library gives our answer as well: it walks maps in random order."""
+        return any(self._theirs(oracle.ask(question)) == ours for _ in range(CHANCES))
 
     @contextmanager
     def _laid_out(self, tree: Tree) -> Iterator[None]:
@@ -211,8 +220,11 @@ def _normal(answer: Json) -> Json:
 
 
 def error_class(text: str) -> str:
-    """Return what must be equal about an error: all of it, but for what Go leaves to chance."""
-    return text
+    """Return what must be equal about an error: all of it, but for what Go leaves to chance.
+
+    Of several keys that JSON cannot have, the one that Go's map iteration meets first is named.
+    """
+    return _RANDOM_KEY.sub(r"\1", text)
 
 
 @contextmanager

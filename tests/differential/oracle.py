@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Self, cast
 
 from tests.lab.oracle.build import missing, path_of
 
@@ -45,7 +45,7 @@ class Oracle:
             [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user, group=user
         )
 
-    def __enter__(self) -> Oracle:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -54,6 +54,10 @@ class Oracle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the oracle."""
         self._process.kill()
         self._process.communicate()
 

@@ -30,13 +30,13 @@ SCALARS = (
     "!!str 1", "!!int '7'", "!!int x", "!!float 3", "!!null ''", "!!bool yes", "!foo x", "!!binary ZDA=",
     "!!binary ZD", "!!binary /w==", "! 1", "! '1'", "a b", "a#b", "a #b", "'it''s'", '"q\\"x"', '"\\u00e9"',
     "é", "\u00a0", "=", "<<", "a: b", "[1]", "{}", "[]", "{a: b}", "*a", "&a x", "|", ">", "%x", "@x", "`x",
-    "- x", "?x", "? x", ":x", "x:", "-", "--- x", "\"\\x41\"", '"\\/"', "\"a\\nb\"", "'a\n\n  b'", "2001-12-14t21:59:43.10-05:00",
+    "- x", "?x", "? x", ":x", "x:", "-", "--- x", '"\\x41"', '"\\/"', '"a\\nb"', "'a\n\n  b'", "2001-12-14t21:59:43.10-05:00",
     "!!timestamp 2001-01-01", "!!timestamp x", "0o7", "-0o7", "-0b11", "0B1", "0O7", "0X1f", "1e", "e1", "1.5", "99999999999999999999999",
 )  # fmt: skip
 KEYS = ("cdiVersion", "kind", "devices", "containerEdits", "annotations", "name", "env", "deviceNodes",
         "hooks", "mounts", "intelRdt", "additionalGids", "netDevices", "path", "hostPath", "foo",
         "Kind", "KIND", "CDIVERSION", "additionalGIDs", "Name", "<<", "1", "true", "~", "schemata",
-        "enableMonitoring", "enableCMT", "closID", "{a: b}", "[a]", "? a", "!!binary a2luZA==", "\u212aind", "deviceſ")  # fmt: skip
+        "enableMonitoring", "enableCMT", "closID", "{a: b}", "[a]", "? a", "!!binary a2luZA==", "\u212aind", "device\u017f")  # fmt: skip
 EXTENSIONS = (".yaml", ".json", ".yml", ".YAML", "", ".yaml~", ".tmp", ".Json")
 
 
@@ -437,60 +437,73 @@ def _mutated(draw: Draw, text: str) -> str:
 def trees(draw: Draw) -> Tree:
     """Make up a whole tree."""
     names = ("etc", "run", "opt.yaml")[: draw(st.sampled_from((1, 2, 2, 2, 3)))]
-    files: dict[str, bytes] = {}
-    links: dict[str, str] = {}
-    folders: list[str] = []
-    modes: dict[str, int] = {}
+    layout = _Layout(draw)
     for name in names:
         shape = draw(st.integers(0, 19))
-        place = name
         if shape == 17:
             continue
         if shape == 18:
-            files[name] = _text(draw)
+            layout.files[name] = _text(draw)
             continue
+        place = name
         if shape == 19:
             place = f"real-{name}"
-            links[name] = place
-        folders.append(place)
-        _fill(draw, place, files, links, folders, modes)
-        if _chance(draw, 25):
-            modes[place] = draw(st.sampled_from((0o000, 0o444, 0o111, 0o555)))
+            layout.links[name] = place
+        layout.fill(place)
     dirs = list(names)
     if _chance(draw, 15):
         dirs = [*dirs, dirs[0]]
     if _chance(draw, 15):
         dirs.reverse()
     if _chance(draw, 30):
-        dirs[0] = draw(
-            st.sampled_from((f"{dirs[0]}/", f"x/../{dirs[0]}", f"{dirs[0]}/a.yaml", f"./{dirs[0]}"))
-        )
-    return Tree(tuple(dirs), files, links, tuple(folders), modes, _asked(draw))
+        odd = (f"{dirs[0]}/", f"x/../{dirs[0]}", f"{dirs[0]}/a.yaml", f"./{dirs[0]}")
+        dirs[0] = draw(st.sampled_from(odd))
+    return Tree(
+        tuple(dirs),
+        layout.files,
+        layout.links,
+        tuple(layout.folders),
+        layout.modes,
+        _asked(draw),
+    )
 
 
-def _fill(
-    draw: Draw, place: str, files: dict[str, bytes], links: dict[str, str],
-    folders: list[str], modes: dict[str, int],
-) -> None:  # fmt: skip
-    for stem in ("a", "b", ".c")[: draw(st.sampled_from((1, 1, 2, 2, 3)))]:
-        extension = _pick(draw, EXTENSIONS) if _chance(draw, 8) else _pick(draw, EXTENSIONS[:2])
-        path = f"{place}/{stem}{extension}"
+class _Layout:
+    """Collects what lies in a tree."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.files: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}
+        self.folders: list[str] = []
+        self.modes: dict[str, int] = {}
+
+    def fill(self, place: str) -> None:
+        """Put files, links and folders into a directory."""
+        draw = self.draw
+        self.folders.append(place)
+        for stem in ("a", "b", ".c")[: draw(st.sampled_from((1, 1, 2, 2, 3)))]:
+            extensions = EXTENSIONS if _chance(draw, 8) else EXTENSIONS[:2]
+            self._entry(place, f"{stem}{_pick(draw, extensions)}")
+        if _chance(draw, 25):
+            self.modes[place] = draw(st.sampled_from((0o000, 0o444, 0o111, 0o555)))
+
+    def _entry(self, place: str, name: str) -> None:
+        draw = self.draw
+        path = f"{place}/{name}"
         shape = draw(st.integers(0, 39))
         if shape == 36:
-            links[path] = draw(
-                st.sampled_from(
-                    ("nowhere", "a.yaml", "b.json", ".", "../etc/a.yaml", f"{stem}{extension}")
-                )
-            )
+            targets = ("nowhere", "a.yaml", "b.json", ".", "../etc/a.yaml", name)
+            self.links[path] = draw(st.sampled_from(targets))
         elif shape == 37:
-            folders.append(path)
-            files[f"{path}/x.yaml"] = _text(draw)
+            self.folders.append(path)
+            self.files[f"{path}/x.yaml"] = _text(draw)
         else:
-            files[path] = _text(draw)
+            self.files[path] = _text(draw)
             if shape == 38:
-                modes[path] = 0o000
+                self.modes[path] = 0o000
             elif shape == 39:
-                links[f"{place}/z.yaml"] = f"{stem}{extension}"
+                self.links[f"{place}/z.yaml"] = name
 
 
 def _asked(draw: Draw) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ exact; the two agree on everything that is not :data:`_RISKY`. Must not know: st
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Protocol
@@ -35,6 +36,7 @@ from .nodetypes import (
     OverBoundError,
     ScalarNode,
     SequenceNode,
+    UnreadableYamlError,
 )
 from .scalars import short_tag
 
@@ -51,6 +53,14 @@ class _EventSource(Protocol):
     def get_event(self) -> Event | None: ...
 
 
+class _Unsure:
+    """Stands for a document that go-yaml should judge."""
+
+
+_UNSURE = _Unsure()
+_KEPT_BYTES = 256 * 1024
+
+
 class _UnsureError(Exception):
     """libyaml met something that go-yaml should judge."""
 
@@ -60,15 +70,39 @@ def first_document(data: bytes, *, v3: bool) -> Node | None:
 
     Raises :class:`~gpucdi.cdi.nodetypes.UnreadableYamlError` for what go-yaml v2 (or v3) cannot
     parse and :class:`~gpucdi.cdi.nodetypes.OverBoundError` for what this package refuses to. What
-    follows the document's end counts as far as go-yaml looks ahead.
+    follows the document's end counts as far as go-yaml looks ahead. Nodes are shared between
+    calls and must not be changed.
     """
+    keep = len(data) <= _KEPT_BYTES
+    found = _kept_fast(data) if keep else _fast(data)
+    if not isinstance(found, _Unsure):
+        return found
+    exact = _kept_exact(data, v3) if keep else _exact(data, v3)
+    if isinstance(exact, Exception):
+        raise exact.with_traceback(None)
+    return exact
+
+
+def _fast(data: bytes) -> Node | _Unsure | None:
     fast = getattr(yaml, "cyaml", None)
-    if fast is not None and data and not _RISKY.search(data):
-        try:
-            return _Builder(_events(fast.CParser(data))).document()
-        except (yaml.YAMLError, _UnsureError, UnicodeError):
-            pass
-    return goyaml.parse(data, v3=v3)
+    if fast is None or not data or _RISKY.search(data):
+        return _UNSURE
+    try:
+        return _Builder(_events(fast.CParser(data))).document()
+    except (yaml.YAMLError, _UnsureError, UnicodeError):
+        return _UNSURE
+
+
+def _exact(data: bytes, v3: bool) -> Node | Exception | None:
+    try:
+        return goyaml.parse(data, v3=v3)
+    except (UnreadableYamlError, OverBoundError) as error:
+        return error
+
+
+# The readers of a node load the same files one after the other, each with its own version.
+_kept_fast = functools.lru_cache(maxsize=32)(_fast)
+_kept_exact = functools.lru_cache(maxsize=32)(_exact)
 
 
 def _events(parser: _EventSource) -> Iterator[Event]:
