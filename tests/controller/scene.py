@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
-from tests.fakeapi.server import FakeApi
 
 from gpucdi.api import (
     Condition,
@@ -92,11 +91,23 @@ def node_status(*, drifted: bool) -> NodeStatus:
     )
 
 
+class Outside(Protocol):
+    """An API server as its administrator sees it: the fake or a real one."""
+
+    def put(self, plural: str, body: dict[str, Any]) -> dict[str, Any]: ...
+
+    def find(self, plural: str, name: str, namespace: str = "") -> dict[str, Any] | None: ...
+
+    def all(self, plural: str, namespace: str = "") -> list[dict[str, Any]]: ...
+
+    def remove(self, plural: str, name: str, namespace: str = "") -> None: ...
+
+
 @dataclass(slots=True)
 class Scene:
-    """Acts as kubelets, agents and users on a fake API server."""
+    """Acts as kubelets, agents and users."""
 
-    api: FakeApi
+    api: Outside
 
     def node(self, name: str, **meta: Any) -> None:
         """Register a Node as kubelet does."""
@@ -182,6 +193,10 @@ class Scene:
     def events(self, reason: str) -> list[dict[str, Any]]:
         """Return the Events with a reason, in the form of core/v1."""
         return [event for event in self.api.all("events") if event["reason"] == reason]
+
+    def events_of_ours(self) -> list[dict[str, Any]]:
+        """Return every Event that the operator wrote."""
+        return [*self.events("CdiDeviceUnresolvable"), *self.events("CdiDeviceRestored")]
 
     def spec(self, node: str) -> dict[str, Any]:
         """Return the spec of a GpuCdiStatus."""

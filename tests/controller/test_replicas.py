@@ -1,0 +1,156 @@
+"""Two operator processes on one API server: who writes, and what a hand-over costs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.controller.conftest import Eventually
+from tests.controller.scene import Scene, node_status
+from tests.fakeapi.server import FakeApi, kubeconfig
+
+Replica = asyncio.subprocess.Process
+Spawn = Callable[[str], Awaitable[Replica]]
+PODS = 50
+# Lease 10 s, plus the poll of the standby, plus a loaded machine.
+AFTER_KILL_S = 15.0
+AFTER_TERM_S = 2.0
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def spawn(api: FakeApi, tmp_path: Path) -> AsyncIterator[Spawn]:
+    """Start replicas that speak with a token of their own, and end them."""
+    api.tokens = {}
+    started: list[Replica] = []
+
+    async def run(identity: str) -> Replica:
+        config = tmp_path / f"{identity}.kubeconfig"
+        api.tokens[identity] = identity
+        await asyncio.to_thread(config.write_text, kubeconfig(api.url, identity))
+        log = (tmp_path / f"{identity}.log").open("wb")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gpucdi_operator", "run", "--identity", identity),
+            *("--kubeconfig", str(config), "--http", "127.0.0.1:0"),
+            stderr=log,
+        )
+        log.close()
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.returncode is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        await process.wait()
+
+
+def leader(api: FakeApi) -> str:
+    lease = api.find("leases", "gpucdi-operator", "gpucdi-system")
+    return str(lease["spec"]["holderIdentity"]) if lease else ""
+
+
+def writes(api: FakeApi, user: str) -> list[str]:
+    return [
+        entry.title
+        for entry in api.requests("create", "apply", "patch", "update")
+        if entry.user == user and entry.plural != "leases" and entry.code < 400
+    ]
+
+
+async def both_ready(api: FakeApi, spawn: Spawn, eventually: Eventually) -> tuple[Replica, Replica]:
+    first = await spawn("replica-1")
+    await eventually(lambda: leader(api) == "replica-1", 30)
+    second = await spawn("replica-2")
+
+    def standby_watches() -> bool:
+        return any(
+            entry.user == "replica-2" and entry.plural == "nodes" for entry in api.requests("list")
+        )
+
+    await eventually(standby_watches, 30)
+    return first, second
+
+
+async def test_a_killed_leader_is_replaced_within_fifteen_seconds(
+    api: FakeApi, scene: Scene, spawn: Spawn, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    first, _ = await both_ready(api, spawn, eventually)
+    first.kill()
+    killed = time.monotonic()
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    await eventually(lambda: scene.condition("gpu-17"), AFTER_KILL_S)
+    print(f"hand-over after SIGKILL: {time.monotonic() - killed:.1f} s")
+    assert leader(api) == "replica-2"
+
+
+async def test_a_leader_that_is_told_to_stop_hands_over_within_two_seconds(
+    api: FakeApi, scene: Scene, spawn: Spawn, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    first, _ = await both_ready(api, spawn, eventually)
+    first.terminate()
+    told = time.monotonic()
+    await eventually(lambda: leader(api) == "replica-2", 10)
+    taken = time.monotonic() - told
+    print(f"hand-over after SIGTERM: {taken:.1f} s")
+    assert taken <= AFTER_TERM_S
+    assert await asyncio.wait_for(first.wait(), 20) == 0
+
+
+async def test_the_standby_writes_nothing(
+    api: FakeApi, scene: Scene, spawn: Spawn, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    await both_ready(api, spawn, eventually)
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    scene.failing_pod("gpu-pod", "gpu-17")
+    await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+    await eventually(lambda: scene.condition("gpu-17"))
+    assert writes(api, "replica-2") == []
+
+
+async def test_a_paused_leader_that_wakes_does_not_write_and_no_pod_is_told_twice(
+    api: FakeApi, scene: Scene, spawn: Spawn, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    first, second = await both_ready(api, spawn, eventually)
+    await eventually(lambda: scene.condition("gpu-17"))
+    for number in range(PODS):
+        scene.failing_pod(f"pod-{number}", "gpu-17")
+    await eventually(lambda: len(scene.events("CdiDeviceUnresolvable")) >= PODS // 4, 30)
+    os.kill(first.pid, signal.SIGSTOP)
+    await eventually(lambda: leader(api) == "replica-2", 30)
+    await eventually(lambda: len(scene.events("CdiDeviceUnresolvable")) == PODS, 30)
+    before = len(writes(api, "replica-1"))
+    os.kill(first.pid, signal.SIGCONT)
+    scene.agent_says("gpu-17", node_status(drifted=False))
+    for number in range(PODS):
+        scene.pod_runs(f"pod-{number}")
+    await eventually(lambda: len(scene.events("CdiDeviceRestored")) == PODS, 40)
+    second.kill()
+    await eventually(lambda: leader(api) == "replica-1", 30)
+    await asyncio.sleep(3)
+    told = Counter(
+        (event["involvedObject"]["name"], event["reason"]) for event in scene.events_of_ours()
+    )
+    assert len(told) == 2 * PODS
+    assert set(told.values()) == {1}
+    assert all("series" not in event for event in scene.events_of_ours())
+    late = [
+        entry
+        for entry in api.log
+        if entry.user == "replica-1" and entry.plural == "events" and entry.verb == "create"
+    ]
+    assert len(writes(api, "replica-1")) - before <= 1, late

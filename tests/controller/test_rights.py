@@ -1,0 +1,302 @@
+"""What operator and agent may do, on a real API server, with exactly what the manifest grants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.controller.conftest import QUICK, Eventually
+from tests.controller.scene import Scene, node_status
+from tests.fakeapi.controlplane import ROOT, ControlPlane
+from tests.fakeapi.realapi import RealApi, rules
+from tests.fakeapi.server import FakeApi, Target
+
+from gpucdi_agent.publish import IntentWatch, LeaseKeeper, Publisher
+from gpucdi_kube import (
+    Credentials,
+    HttpKubeApi,
+    KubeObject,
+    RetryPolicy,
+    SystemClock,
+    paths,
+)
+from gpucdi_kube.credentials import StaticAuthorization
+from gpucdi_kube.errors import Forbidden, Invalid
+from gpucdi_operator.app import Operator
+from gpucdi_operator.options import Options
+
+pytestmark = pytest.mark.timeout(180)
+MANIFEST = ROOT / "manifests" / "install.yaml"
+NAMESPACE = "gpucdi-system"
+
+
+@pytest.fixture
+def real(apiserver: ControlPlane) -> Iterator[RealApi]:
+    made = RealApi(apiserver)
+    yield made
+    made.clean()
+
+
+def token(plane: ControlPlane, account: str, pod: str = "") -> str:
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}") if pod else ()
+    return plane.kubectl("create", "token", account, "-n", NAMESPACE, *bound).strip()
+
+
+def account_api(plane: ControlPlane, bearer: str) -> HttpKubeApi:
+    credentials = Credentials(
+        plane.url, StaticAuthorization(f"Bearer {bearer}"), ca_file=str(plane.ca_file)
+    )
+    return HttpKubeApi(credentials, policy=RetryPolicy(deadline_s=0.0))
+
+
+@pytest.mark.lab
+async def test_the_incident_on_a_real_server_with_the_granted_rights(
+    apiserver: ControlPlane, real: RealApi, eventually: Eventually
+) -> None:
+    scene = Scene(real)
+    scene.runtime_class()
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    bearer = token(apiserver, "gpucdi-operator")
+    credentials = Credentials(
+        apiserver.url, StaticAuthorization(f"Bearer {bearer}"), ca_file=str(apiserver.ca_file)
+    )
+    operator = Operator(Options(http="127.0.0.1:0", timing=QUICK), credentials)
+    running = asyncio.create_task(operator.run())
+    try:
+        await asyncio.wait_for(operator.watching.wait(), 20)
+        scene.failing_pod("gpu-pod", "gpu-17")
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"), 30)
+        await eventually(lambda: (scene.condition("gpu-17") or {}).get("status") == "True")
+        await eventually(lambda: scene.spec("gpu-17").get("requests"))
+        scene.agent_says("gpu-17", node_status(drifted=False))
+        scene.pod_runs("gpu-pod")
+        await eventually(lambda: scene.events("CdiDeviceRestored"), 30)
+        await eventually(lambda: (scene.condition("gpu-17") or {}).get("status") == "False")
+    finally:
+        operator.stop()
+        await asyncio.wait_for(running, 30)
+    described = apiserver.kubectl("describe", "pod", "gpu-pod")
+    assert "CdiDeviceUnresolvable" in described
+    assert "CdiDeviceRestored" in described
+    table = apiserver.kubectl("get", "gpucdi", "gpu-17", "-o", "wide").splitlines()
+    assert table[0].split()[:8] == [
+        "NAME",
+        "STATE",
+        "GPUS",
+        "KINDS",
+        "MISSING",
+        "CAUSE",
+        "REPAIR",
+        "AGE",
+    ]
+    assert table[1].split()[:6] == ["gpu-17", "Resolved", "1", "1/1", "0", "Observe"]
+
+
+@pytest.fixture
+async def agent(apiserver: ControlPlane, real: RealApi) -> AsyncIterator[HttpKubeApi]:
+    """Speak to the real server with the token of the agent's Pod on node gpu-a."""
+    for node in ("gpu-a", "gpu-b"):
+        real.put("nodes", {"metadata": {"name": node}, "spec": {}})
+    pod = {
+        "metadata": {"name": "agent-a", "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": "gpu-a",
+            "serviceAccountName": "gpucdi-agent",
+            "containers": [{"name": "agent", "image": "i"}],
+        },
+    }
+    real.put("pods", pod)
+    made = account_api(apiserver, token(apiserver, "gpucdi-agent", "agent-a"))
+    yield made
+    await made.close()
+    for node in ("gpu-a", "gpu-b"):
+        real.remove("gpucdistatuses", node)
+        real.remove("leases", f"gpucdi-agent-{node}", NAMESPACE)
+
+
+def status_object(name: str, **body: object) -> KubeObject:
+    return {
+        "apiVersion": "gpucdi.io/v1alpha1",
+        "kind": "GpuCdiStatus",
+        "metadata": {"name": name},
+        **body,
+    }
+
+
+def lease_object(node: str) -> KubeObject:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": f"gpucdi-agent-{node}", "namespace": NAMESPACE},
+        "spec": {"holderIdentity": node, "leaseDurationSeconds": 180},
+    }
+
+
+@pytest.mark.lab
+async def test_an_agent_may_write_its_own_node(agent: HttpKubeApi) -> None:
+    await agent.create(paths.STATUSES, status_object("gpu-a", spec={"nodeName": "gpu-a"}))
+    await agent.apply(
+        paths.gpu_cdi_status_status("gpu-a"),
+        status_object("gpu-a", status={"state": "Drifted"}),
+        field_manager="gpucdi-agent",
+        force=True,
+    )
+    lease = paths.agent_lease("gpu-a")
+    await agent.apply(lease, lease_object("gpu-a"), field_manager="gpucdi-agent", force=True)
+
+
+@pytest.mark.lab
+async def test_an_agent_may_not_create_the_object_of_another_node(agent: HttpKubeApi) -> None:
+    with pytest.raises(Invalid, match="gpucdi-agent of node gpu-a may not write"):
+        await agent.create(paths.STATUSES, status_object("gpu-b", spec={"nodeName": "gpu-b"}))
+
+
+@pytest.mark.lab
+async def test_an_agent_may_not_publish_for_another_node(agent: HttpKubeApi, real: RealApi) -> None:
+    real.put("gpucdistatuses", status_object("gpu-b", spec={"nodeName": "gpu-b"}))
+    with pytest.raises(Invalid, match="may not write gpucdistatuses gpu-b"):
+        await agent.apply(
+            paths.gpu_cdi_status_status("gpu-b"),
+            status_object("gpu-b", status={"state": "Resolved"}),
+            field_manager="gpucdi-agent",
+            force=True,
+        )
+
+
+@pytest.mark.lab
+async def test_an_agent_may_not_renew_the_lease_of_another_node(agent: HttpKubeApi) -> None:
+    with pytest.raises(Invalid, match="may not write leases gpucdi-agent-gpu-b"):
+        await agent.apply(
+            paths.agent_lease("gpu-b"), lease_object("gpu-b"), field_manager="m", force=True
+        )
+
+
+@pytest.mark.lab
+async def test_an_agent_may_not_take_the_operators_lease(agent: HttpKubeApi) -> None:
+    body = lease_object("gpu-a")
+    body["metadata"] = {"name": "gpucdi-operator", "namespace": NAMESPACE}
+    with pytest.raises(Invalid, match="may not write leases gpucdi-operator"):
+        await agent.apply(paths.lease("gpucdi-operator"), body, field_manager="m", force=True)
+
+
+@pytest.mark.lab
+async def test_an_agent_may_not_create_itself_with_repairs(agent: HttpKubeApi) -> None:
+    spec = {"nodeName": "gpu-a", "repair": {"mode": "Auto"}}
+    with pytest.raises(Invalid, match="without asking itself"):
+        await agent.create(paths.STATUSES, status_object("gpu-a", spec=spec))
+
+
+@pytest.mark.lab
+async def test_an_agent_has_no_right_to_any_spec(agent: HttpKubeApi, real: RealApi) -> None:
+    real.put("gpucdistatuses", status_object("gpu-a", spec={"nodeName": "gpu-a"}))
+    body = status_object("gpu-a", spec={"nodeName": "gpu-a", "repair": {"mode": "Auto"}})
+    with pytest.raises(Forbidden):
+        await agent.apply(paths.gpu_cdi_status("gpu-a"), body, field_manager="m", force=True)
+
+
+@pytest.mark.lab
+async def test_a_token_that_names_no_node_is_refused(
+    apiserver: ControlPlane, real: RealApi
+) -> None:
+    real.put("nodes", {"metadata": {"name": "gpu-a"}, "spec": {}})
+    stolen = account_api(apiserver, token(apiserver, "gpucdi-agent"))
+    with pytest.raises(Invalid, match="names no node"):
+        await stolen.create(paths.STATUSES, status_object("gpu-a", spec={"nodeName": "gpu-a"}))
+    await stolen.close()
+
+
+@pytest.mark.lab
+async def test_an_agent_reads_neither_pods_nor_nodes(agent: HttpKubeApi) -> None:
+    for path in (paths.PODS, paths.NODES, paths.CORE_EVENTS):
+        with pytest.raises(Forbidden):
+            await anext(agent.list(path))
+
+
+# The same rights on the fake: each is used, and no other is needed ---------------------------
+
+
+def right(target: Target) -> tuple[str, str, str]:
+    inner = f"/{target.subresource}" if target.subresource else ""
+    verb = {"apply": "patch"}.get(target.verb, target.verb)
+    return target.resource.group, f"{target.resource.plural}{inner}", verb
+
+
+@pytest.fixture
+def guarded(api: FakeApi) -> set[tuple[str, str, str]]:
+    """Let the manifest's rules decide; return the set of rights that were used."""
+    used: set[tuple[str, str, str]] = set()
+    granted = {user: set(rules(MANIFEST, user)) for user in ("gpucdi-operator", "gpucdi-agent")}
+
+    def allowed(user: str, target: Target) -> bool:
+        group, resource, verb = right(target)
+        found = {(target.namespace, group, resource, verb), ("", group, resource, verb)}
+        if not found & granted[user]:
+            return False
+        used.add((group, resource, verb))
+        return True
+
+    api.tokens = {user: user for user in granted}
+    api.authorizer = allowed
+    return used
+
+
+def granted_to(account: str) -> set[tuple[str, str, str]]:
+    return {(group, resource, verb) for _, group, resource, verb in rules(MANIFEST, account)}
+
+
+async def test_the_operator_needs_every_right_that_it_has_and_no_other(
+    api: FakeApi, scene: Scene, guarded: set[tuple[str, str, str]], eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    credentials = Credentials(api.url, StaticAuthorization("Bearer gpucdi-operator"))
+    timing = QUICK.__class__(
+        **{name: getattr(QUICK, name) for name in QUICK.__slots__} | {"event_refresh_s": 0.5}
+    )
+    operator = Operator(Options(http="127.0.0.1:0", timing=timing), credentials)
+    running = asyncio.create_task(operator.run())
+    try:
+        await asyncio.wait_for(operator.watching.wait(), 20)
+        scene.failing_pod("gpu-pod", "gpu-17")
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+        await asyncio.sleep(1)
+        pod = api.find("pods", "gpu-pod", "default")
+        assert pod is not None
+        scene.warn(pod, pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"])
+        await eventually(lambda: api.requests("patch", plural="events"))
+        await eventually(lambda: guarded == granted_to("gpucdi-operator"))
+    finally:
+        operator.stop()
+        await asyncio.wait_for(running, 30)
+    refused = [entry for entry in api.log if entry.code == 403]
+    assert refused == []
+
+
+async def test_the_agent_needs_every_right_that_it_has_and_no_other(
+    api: FakeApi, scene: Scene, guarded: set[tuple[str, str, str]], eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    clock = SystemClock()
+    client = HttpKubeApi(Credentials(api.url, StaticAuthorization("Bearer gpucdi-agent")))
+    publisher = Publisher(client, "gpu-17", clock, Path("/nonexistent"))
+    watch = IntentWatch(client, "gpu-17", clock, publisher, lambda _intent, _generation: None)
+    lease = LeaseKeeper(client, "gpu-17", clock, lambda: True)
+    publisher.show(node_status(drifted=True))
+    tasks = [asyncio.create_task(part.run()) for part in (publisher, watch, lease)]
+    try:
+        await eventually(lambda: api.find("gpucdistatuses", "gpu-17"))
+        await eventually(
+            lambda: (
+                guarded | {("coordination.k8s.io", "leases", "create")}
+                == granted_to("gpucdi-agent")
+            )
+        )
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+    assert [entry for entry in api.log if entry.code == 403] == []
