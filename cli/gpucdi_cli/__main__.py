@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -59,6 +60,10 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal without UTF-8 shows question marks; it must not end the program.
+            stream.reconfigure(errors="replace")
     try:
         arguments = _parser(_chosen(given)).parse_args(given)
         entry: Callable[[argparse.Namespace], int] = arguments.entry

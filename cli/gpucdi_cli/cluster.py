@@ -1,4 +1,4 @@
-"""What the cluster says of its nodes, in one short session.
+"""What the cluster says of its nodes, asked once.
 
 Owns: the connection's options, the objects that are read, and errors in words. Must not know: how
 they are shown.

@@ -91,3 +91,9 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
     )
     assert ran.stdout.startswith("Drifted (OnlyAllDevice)")
     assert ran.stderr == ""
+
+
+def test_a_terminal_without_utf_8_gets_the_words_all_the_same(run_program: Run) -> None:
+    ran = run_program("gpucdi", "demo", PYTHONIOENCODING="ascii")
+    assert (ran.code, ran.err) == (0, "")
+    assert "OnlyAllDevice: management.nvidia.com/gpu defines all" in ran.out
