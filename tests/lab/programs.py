@@ -139,7 +139,7 @@ def kubernetes_set() -> ProgramSet:
             *(f"k8s.io/kubernetes/cmd/{program}" for program in KUBERNETES_PROGRAMS),
         ),
         environment={"CGO_ENABLED": "0"},
-        module=HERE / "programs" / "kubernetes",
+        module=HERE / "gomodules" / "kubernetes",
     )
 
 
@@ -156,7 +156,7 @@ def containerd_set(version: str) -> ProgramSet:
             *(f"{module}/cmd/{program}" for program in programs),
         ),
         environment={"CGO_ENABLED": "0"},
-        module=HERE / "programs" / f"containerd-{version.rpartition('.')[0]}",
+        module=HERE / "gomodules" / f"containerd-{version.rpartition('.')[0]}",
     )
 
 
