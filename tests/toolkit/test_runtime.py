@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from gpucdi.engines import EngineName, Handler
-from gpucdi.findings import Cause, Sourced, SourceKind
+from gpucdi.findings import Cause, Source, Sourced, SourceKind
 from gpucdi.host import HostTree
 from gpucdi.programs import CapturedPrograms, EngineProcess
 from gpucdi.toolkit import HandlerRuntime, Mode, resolve_runtime
@@ -63,7 +63,8 @@ C00: dict[str, str | bytes] = {
 
 
 def handler(binary: str | None, runtime_type: str | None = None) -> Handler:
-    return Handler("nvidia", EngineName.CONTAINERD, Sourced(binary), Sourced(runtime_type))
+    source = Source(SourceKind.FILE, "/etc/containerd/config.toml")
+    return Handler("nvidia", EngineName.CONTAINERD, Sourced(binary, source), Sourced(runtime_type))
 
 
 def resolve(

@@ -105,7 +105,7 @@ def _engine(engine: Engine, views: list[_View]) -> Engine:
     if any(view.spec_dirs.value != spec_dirs.value for view in others):
         spec_dirs = Sourced(spec_dirs.value, UNKNOWN)
     findings = first.findings if all(view.findings == first.findings for view in others) else ()
-    if any(view.handlers != first.handlers for view in others):
+    if any(_facts(view) != _facts(first) for view in others):
         findings += (_disagreement(first),)
     return replace(
         engine,
@@ -118,17 +118,27 @@ def _engine(engine: Engine, views: list[_View]) -> Engine:
     )
 
 
+def _facts(view: _View) -> dict[str, object]:
+    """Return what the handlers are, apart from where that was read."""
+    return {each.name: _handler_facts(each) for each in view.handlers}
+
+
+def _handler_facts(handler: Handler) -> object:
+    annotations = (handler.container_annotations, handler.pod_annotations)
+    return handler.binary.value, handler.runtime_type.value, handler.is_default, annotations
+
+
 def _agreed_handler(name: str, views: list[_View]) -> Handler:
     found = [next((one for one in view.handlers if one.name == name), None) for view in views]
-    known = next(handler for handler in found if handler is not None)
-    if all(handler == known for handler in found):
+    known = next(handler for handler in reversed(found) if handler is not None)
+    facts = [None if handler is None else _handler_facts(handler) for handler in found]
+    if all(each == facts[-1] for each in facts):
         return known
     binary: Sourced[str | None] = known.binary
     if any(handler is None or handler.binary.value != binary.value for handler in found):
         binary = Sourced(None, UNKNOWN)
-    return replace(
-        known, binary=binary, is_default=all(one is not None and one.is_default for one in found)
-    )
+    is_default = all(one is not None and one.is_default for one in found)
+    return replace(known, binary=binary, is_default=is_default)
 
 
 def _disagreement(view: _View) -> Finding:

@@ -17,9 +17,11 @@ from gpucdi.toolkit.request import (
     RequestOrigin,
 )
 from gpucdi.toolkit.runtime import resolve_runtime
+from gpucdi.toolkit.table import HandlerRow, handler_rows
 
 __all__ = [
     "ContainerRequest",
+    "HandlerRow",
     "HandlerRuntime",
     "JitGpu",
     "JitInventory",
@@ -33,6 +35,7 @@ __all__ = [
     "Toolkit",
     "ToolkitConfig",
     "Verdict",
+    "handler_rows",
     "kernel_module_loaded",
     "possible_releases",
     "predict",

@@ -66,7 +66,8 @@ def resolve_runtime(host: HostTree, programs: Programs, handler: Handler) -> Han
     ``None``. A handler that is no NVIDIA runtime has ``is_nvidia=False`` and no toolkit.
     """
     runtime_type = handler.runtime_type.value or ""
-    if any(shim in runtime_type for shim in _OTHER_SHIMS):
+    # CRI-O calls virtual machines `vm`, and containers `oci`.
+    if runtime_type == "vm" or any(shim in runtime_type for shim in _OTHER_SHIMS):
         return HandlerRuntime(handler, program=None, is_nvidia=False)
     if handler.binary.value is None:
         is_nvidia = None if handler.binary.source.kind is SourceKind.UNKNOWN else False
@@ -118,7 +119,8 @@ def _is_nvidia(program: _Program, binary: str) -> bool | None:
 
 
 def _missing(handler: Handler, program: _Program) -> tuple[Finding, ...]:
-    if program.problem is None:
+    # A built-in default that is not there troubles nobody who does not use it.
+    if program.problem is None or handler.binary.source.kind is SourceKind.DEFAULT:
         return ()
     return (
         Finding(
