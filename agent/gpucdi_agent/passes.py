@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gpucdi.api import Hold, Intent, NodeStatus, RepairMode, RepairRecord
+from gpucdi.cdi import DEFAULT_SPEC_DIRS
 from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
@@ -21,9 +22,12 @@ from gpucdi_agent.holds import DISPUTED, HoldKeeper, Situation
 from gpucdi_agent.inventory import Count, take_inventory
 from gpucdi_agent.nvml import Nvml
 from gpucdi_agent.state import Memory, StateStore
+from gpucdi_agent.stillness import stamp
 from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction, boot_id, message_of
 
 _BAD = {FAILED, ROLLED_BACK}
+STEADY_ATTEMPTS = 3
+RESTLESS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,15 @@ class Surroundings:
     holds: HoldKeeper | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One look at the node and what is to be done about it."""
+
+    assessment: Assessment
+    hold: Hold | None
+    plan: Plan
+
+
 class NodePass:
     """Runs passes one after the other and keeps what one needs from the last."""
 
@@ -74,6 +87,7 @@ class NodePass:
         self._dry_run = dry_run
         self._previous = previous
         self._driver_roots: tuple[str, ...] = ()
+        self._spec_dirs: tuple[str, ...] = DEFAULT_SPEC_DIRS
         self._backoff = Backoff(surroundings.monotonic)
         memory = surroundings.state.memory() if surroundings.state else None
         self._history = memory.repairs if memory else ()
@@ -85,30 +99,51 @@ class NodePass:
         world = self._world
         records = list(self._recover())
         count = take_inventory(world.host, world.nvml, self._driver_roots)
+        view, still = self._steady_view(intent, count)
+        assessment, planned = view.assessment, view.plan
+        if planned.actions and world.transaction is not None and still and not self._dry_run:
+            records += self._apply(world.transaction, planned)
+            observation = observe(world.host, world.programs, count.inventory, intent)
+            assessment = assess(observation, world.host)
+        failures = tuple(_failure(record) for record in records if record.result in _BAD)
+        context = PassContext(
+            now=world.now(),
+            mode=intent.mode,
+            generation=generation,
+            hold=view.hold,
+            repairs=self._history,
+            extra=(*planned.refusals, *failures),
+        )
+        self._previous = node_status(assessment, context, self._previous)
+        return PassResult(
+            self._previous, assessment.observation, tuple(records), planned, self._due(still)
+        )
+
+    def _steady_view(self, intent: Intent, count: Count) -> tuple[_View, bool]:
+        """Look and plan until nobody moved meanwhile; False if somebody always did."""
+        host = self._world.host
+        for _ in range(STEADY_ATTEMPTS):
+            before = stamp(host, self._spec_dirs)
+            view = self._view(intent, count)
+            same_dirs = self._spec_dirs == view.assessment.observation.spec_dirs
+            self._spec_dirs = view.assessment.observation.spec_dirs
+            if not view.plan.actions or (same_dirs and before == stamp(host, self._spec_dirs)):
+                return view, True
+        return view, False
+
+    def _view(self, intent: Intent, count: Count) -> _View:
+        world = self._world
         observation = observe(world.host, world.programs, count.inventory, intent)
         self._driver_roots = _driver_roots(observation)
         assessment = assess(observation, world.host)
         self._notice_disputes()
         hold = intent.hold or self._local_hold(observation, count)
-        planned, extra = self._plan(assessment, intent, hold)
-        if planned.actions and world.transaction is not None and not self._dry_run:
-            records += self._apply(world.transaction, planned)
-            observation = observe(world.host, world.programs, count.inventory, intent)
-            assessment = assess(observation, world.host)
-        extra += tuple(_failure(record) for record in records if record.result in _BAD)
-        context = PassContext(
-            now=world.now(),
-            mode=intent.mode,
-            generation=generation,
-            hold=hold,
-            repairs=self._history,
-            extra=extra,
-        )
-        self._previous = node_status(assessment, context, self._previous)
-        return PassResult(self._previous, observation, tuple(records), planned, self._due())
+        return _View(assessment, hold, self._plan(assessment, intent, hold))
 
-    def _due(self) -> float | None:
+    def _due(self, still: bool) -> float | None:
         found = [self._backoff.next_due()]
+        if not still:
+            found.append(self._world.monotonic() + RESTLESS_SECONDS)
         if self._world.holds is not None:
             found.append(self._world.holds.next_due())
         return min((moment for moment in found if moment is not None), default=None)
@@ -147,16 +182,14 @@ class NodePass:
         if records and self._world.state is not None:
             self._history = self._world.state.memory().repairs
 
-    def _plan(
-        self, assessment: Assessment, intent: Intent, hold: Hold | None
-    ) -> tuple[Plan, tuple[Finding, ...]]:
+    def _plan(self, assessment: Assessment, intent: Intent, hold: Hold | None) -> Plan:
         host = self._world.host
         if self._world.transaction is None or intent.mode is RepairMode.OBSERVE:
-            return Plan(), ()
+            return Plan()
         if intent.mode is RepairMode.OFF:
-            return removal(assessment.observation, host), ()
+            return removal(assessment.observation, host)
         if hold is not None and hold.reason == DISPUTED:
-            return Plan(), ()
+            return Plan()
         if hold is not None:
             shrunk = plan(assessment, host, (), {})
             actions = tuple(
@@ -164,13 +197,13 @@ class NodePass:
                 for action in shrunk.actions
                 if not isinstance(action, WriteFile) or not action.added
             )
-            return replace(shrunk, actions=actions, refusals=()), ()
+            return replace(shrunk, actions=actions, refusals=())
         generations = wanted(assessment, host)
         generated = {item.kind: self._generate(item) for item in generations}
         planned = plan(assessment, host, generations, generated)
         if planned.actions and not self._backoff.allows("apply"):
             planned = replace(planned, actions=())
-        return planned, planned.refusals
+        return planned
 
     def _generate(self, generation: Generation) -> bytes | Finding:
         key = f"{generation.kind} {generation.fingerprint}"
