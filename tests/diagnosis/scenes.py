@@ -34,6 +34,7 @@ class Scene:
     remove: Sequence[str] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
+    toolkit_version: str | None = None
     read_as_uid: int = 0
     rename_gpu: str | None = None
     gpus: GpuStatus = c00.GPUS
@@ -53,6 +54,11 @@ def build(scene: Scene, place: Path) -> HostTree:
     capture = json.loads((root / CAPTURE_NAME).read_text(encoding="utf-8"))
     capture |= {"modes": dict(scene.modes), "readAsUid": scene.read_as_uid}
     capture["engines"] = capture.get("engines", {}) | dict(scene.engines)
+    if scene.toolkit_version:
+        capture["programs"] = {
+            path: text.replace("1.18.1", scene.toolkit_version)
+            for path, text in capture["programs"].items()
+        }
     (root / CAPTURE_NAME).write_text(json.dumps(capture), encoding="utf-8")
     return HostTree(root)
 

@@ -149,6 +149,15 @@ def driver_state(case: Case) -> Verdict:
             (*told(incomplete), *quoted(case)),
         )
     cause = details.first(failure.detail, details.DRIVER_WORDS)
+    if cause is Cause.DRIVER_MISMATCH and _driver_works(case):
+        return Verdict(
+            Cause.FOREIGN_SPEC_STALE,
+            "The driver works on the node; the container was given the libraries of another "
+            "driver version: its spec is older than the driver.",
+            MEDIUM,
+            quoted(case),
+            candidates=(Cause.DRIVER_MISMATCH,),
+        )
     if cause is None and case.inventory:
         return Verdict(
             Cause.DEVICE_WITHOUT_NODE,
@@ -165,6 +174,11 @@ def driver_state(case: Case) -> Verdict:
         candidates=() if cause else (Cause.DEVICE_WITHOUT_NODE, Cause.DEVICE_ACCESS_DENIED),
         not_seen=() if case.node else ("whether nvidia-smi works on the node itself",),
     )
+
+
+def _driver_works(case: Case) -> bool:
+    # NVML itself answered the agent, so libraries and module on the host fit together.
+    return case.node is not None and case.node.gpus.source == "nvml" and bool(case.inventory)
 
 
 def gpu_lost(case: Case) -> Verdict:

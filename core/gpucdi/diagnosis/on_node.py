@@ -86,7 +86,7 @@ def _of_kind(case: Case, kind: KindStatus) -> Verdict:
     if kind.cause is Cause.KIND_HAS_NO_SPEC and kind.files:
         # Another reader of the node does have the kind: the asking one reads other directories.
         return _elsewhere(kind)
-    upstream = _upstream(case, kind)
+    upstream = (*_upstream(case, kind), *_refusals(case, kind))
     unread = (Cause.REQUEST_NOT_READ,) if _plugin_request_unread(case, kind) else ()
     return Verdict(
         kind.cause or Cause.UNDETERMINED,
@@ -114,6 +114,16 @@ def _upstream(case: Case, kind: KindStatus) -> tuple[Finding, ...]:
     if kind.cause not in {Cause.KIND_HAS_NO_SPEC, Cause.SPEC_LACKS_DEVICE} or case.node is None:
         return ()
     return tuple(item for item in case.node.findings if item.cause in UPSTREAM)
+
+
+def _refusals(case: Case, kind: KindStatus) -> tuple[Finding, ...]:
+    """Return why gpucdi did not repair the kind, where it was allowed to."""
+    findings = case.node.findings if case.node else ()
+    return tuple(
+        item
+        for item in findings
+        if item.cause is Cause.REPAIR_REFUSED and item.kind in {None, kind.kind}
+    )
 
 
 def _files(kind: KindStatus) -> tuple[Evidence, ...]:

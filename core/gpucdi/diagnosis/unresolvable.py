@@ -90,9 +90,10 @@ def _not_on_node(case: Case) -> Verdict | None:
 
 
 def _blames_other(case: Case, name: str) -> bool:
-    # The parent of MIG instances is hidden only where the rest of the kind resolves.
+    # The parent of MIG instances is hidden where the kind's spec is there and simply lacks it.
     status = case.node.kind(kind_of(name)) if case.node else None
-    return status is not None and status.cause not in {None, Cause.MIG_PARENT_HIDDEN}
+    hidden = {None, Cause.MIG_PARENT_HIDDEN, Cause.SPEC_LACKS_DEVICE, Cause.MIG_LAYOUT_CHANGED}
+    return status is not None and status.cause not in hidden
 
 
 def _absence(cause: Cause, device: str) -> str:

@@ -25,7 +25,7 @@ _PARTIAL_UUID = re.compile(r"GP?|MI?|(?:GPU|MIG)(?:-[0-9a-fA-F-]*)?")
 _UUID_LENGTH = 40
 _TRAILING = ".:;"
 _OPENING = re.compile(r"[\s:]*[\[(`\"']?\s*")
-_CLOSING = re.compile(r"[`\"']*")
+_CLOSING = re.compile(r"[`\"']{0,4}\s*\Z")
 _COMMA = re.compile(r"[`\"']?\s*,\s*[`\"']?")
 _BLANK = re.compile(r"[ \n]+")
 # `…, management.nvidia.com/` at the very end of a text.
@@ -76,7 +76,7 @@ def read_list(text: str, start: int, *, blanks: bool = False, cut: bool = False)
         if separator is None:
             break
         place = separator
-    touches = not _CLOSING.sub("", text[end:]).strip()
+    touches = _CLOSING.match(text, end) is not None
     truncated = not names or (pending and _UNFINISHED.fullmatch(text, place) is not None)
     if names and touches and _is_cut_name(names, cut=cut):
         names.pop()

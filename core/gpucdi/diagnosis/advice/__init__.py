@@ -21,7 +21,12 @@ _BY_CASE: Mapping[Cause, Remedies] = {
     Cause.KIND_HAS_NO_SPEC: kinds.no_spec,
     Cause.DRA_CLAIM_SPEC_LOST: kinds.component,
 }
-_UPSTREAM = (Cause.GENERATOR_MISSING, Cause.DRIVER_NOT_READY, Cause.REFRESH_UNIT_FAILED)
+_UPSTREAM = (
+    Cause.REPAIR_REFUSED,
+    Cause.GENERATOR_MISSING,
+    Cause.DRIVER_NOT_READY,
+    Cause.REFRESH_UNIT_FAILED,
+)
 _NODE_AS_SUCH = frozenset(
     {Cause.GPU_LOST, Cause.DRIVER_MISMATCH, Cause.DRIVER_NOT_READY, Cause.NOT_CDI}
 )

@@ -1,0 +1,426 @@
+"""For each cause two situations that differ in the one decisive fact, and so in the verdict.
+
+Where files decide, the situations are trees judged by the agent's own pass; where a program's words
+decide, they are texts; what neither shows (an NVML state, a unit) stands in the node's status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from tests.diagnosis.scenes import (
+    HOST_SPEC,
+    MANAGEMENT_SPEC,
+    PLUGIN_SPEC,
+    TOOLKIT_CONFIG,
+    Scene,
+    config,
+    look,
+    spec,
+)
+from tests.trees import c00
+
+from gpucdi.api import (
+    GpuDevice,
+    GpuStatus,
+    KindStatus,
+    MigDevice,
+    MissingNames,
+    NodeState,
+    NodeStatus,
+)
+from gpucdi.diagnosis import Diagnosis, diagnose_all, diagnose_silent
+from gpucdi.failures import extract, pod_view
+from gpucdi.findings import Cause, Finding, Severity
+
+U0, U1 = c00.UUIDS
+ALIEN = "GPU-aaaaaaaa-b7e4-8cb0-69a8-40490ce01a2f"
+MIG = "MIG-798aaddd-12d0-9210-35c8-00ead725a442"
+CNA = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "could not apply required modification to OCI specification: error modifying OCI spec: "
+)
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "runc create failed: unable to start container process: error during container init: "
+)
+MANAGEMENT = "management.nvidia.com/gpu"
+PLAIN = "nvidia.com/gpu"
+JIT = f"{CNA}failed to create the automatic CDI modifier: failed to generate CDI spec for mode "
+GENERATE = "failed to generate CDI spec: failed to create device CDI specs: "
+HOOK = f"{RUNC}error running createContainer hook #0: "
+
+
+def unresolvable(*names: str) -> str:
+    return f"{CNA}failed to inject CDI devices: unresolvable CDI devices {', '.join(names)}"
+
+
+def gpus(first: GpuDevice) -> GpuStatus:
+    return replace(c00.GPUS, devices=(first, c00.GPUS.devices[1]))
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A failing text, or a running Pod where there is none, with what is known of its node."""
+
+    text: str = ""
+    scene: Scene | None = None
+    status: NodeStatus | None = None
+    pod: Mapping[str, object] = field(default_factory=dict)
+
+
+def tell(situation: Situation, place: Path) -> Diagnosis | None:
+    failures = extract(situation.text)
+    node = situation.status
+    if situation.scene is not None:
+        node = look(situation.scene, place, failures)
+    pod = pod_view(situation.pod) if situation.pod else None
+    if failures:
+        return diagnose_all(failures, pod=pod, node=node)[0]
+    assert pod is not None
+    assert node is not None
+    return diagnose_silent(pod=pod, node=node)
+
+
+def on(text: str, **scene: object) -> Situation:
+    return Situation(text, Scene(**scene))  # type: ignore[arg-type]
+
+
+def running(*findings: Finding) -> Situation:
+    status = NodeStatus(state=NodeState.DRIFTED, gpus=c00.GPUS, findings=findings)
+    return Situation("", status=status, pod=a_pod())
+
+
+def a_pod(runtime_class: str = "nvidia", visible: str = "all") -> dict[str, object]:
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": visible}]
+    return {"spec": {"runtimeClassName": runtime_class, "containers": [{"name": "c", "env": env}]}}
+
+
+def finding(cause: Cause, kind: str | None = None) -> Finding:
+    return Finding(cause, Severity.WARNING, "seen on the node", "mend it", kind=kind)
+
+
+def drifted(cause: Cause, *findings: Finding) -> NodeStatus:
+    kind = KindStatus(
+        PLAIN, managed=True, expected=1, missing=MissingNames(1, ("all",)), cause=cause
+    )
+    return NodeStatus(state=NodeState.DRIFTED, gpus=c00.GPUS, kinds=(kind,), findings=findings)
+
+
+PLAIN_CONFIG = {TOOLKIT_CONFIG: config()}
+WHOLE = spec(PLAIN, "0", "1", U0, U1, "all")
+NEW_FIELD = WHOLE + "containerEdits:\n  additionalGids: [44]\n"
+EMPTY_EDITS = f'cdiVersion: "0.5.0"\nkind: {PLAIN}\ndevices:\n- name: all\n'
+NUMBERED = (
+    f'cdiVersion: "0.5.0"\nkind: {PLAIN}\ndevices:\n- name: all\n  containerEdits:\n'
+    "    deviceNodes:\n    - path: /dev/nvidia-uvm\n      type: c\n      major: {major}\n"
+)
+
+
+def numbered(major: int) -> Situation:
+    files = {HOST_SPEC: NUMBERED.replace("{major}", str(major))}
+    return Situation("", Scene(files=files), pod=a_pod())
+
+
+TWINS: dict[Cause, tuple[Situation, Situation]] = {
+    Cause.ONLY_ALL_DEVICE: (
+        on(unresolvable(f"{MANAGEMENT}={U0}")),
+        on(unresolvable(f"{MANAGEMENT}={U0}"), remove=[MANAGEMENT_SPEC]),
+    ),
+    Cause.KIND_HAS_NO_SPEC: (
+        on(unresolvable(f"{MANAGEMENT}=all"), remove=[MANAGEMENT_SPEC]),
+        on(unresolvable(f"{MANAGEMENT}=all")),
+    ),
+    Cause.SPEC_LACKS_DEVICE: (
+        on(
+            unresolvable(f"{PLAIN}=all"),
+            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "0", "1", U0, U1)},
+        ),
+        on(unresolvable(f"{PLAIN}=all"), files=PLAIN_CONFIG | {HOST_SPEC: WHOLE}),
+    ),
+    Cause.STALE_UUID: (
+        on(unresolvable(f"{PLAIN}={ALIEN}"), files=PLAIN_CONFIG),
+        on(unresolvable(f"{PLAIN}={ALIEN}"), files=PLAIN_CONFIG, rename_gpu=ALIEN),
+    ),
+    Cause.UNKNOWN_DEVICE: (
+        on(unresolvable(f"{MANAGEMENT}=2")),
+        on(unresolvable(f"{MANAGEMENT}=1")),
+    ),
+    Cause.MIG_PARENT_HIDDEN: (
+        on(
+            unresolvable(f"{PLAIN}={U0}"),
+            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "0:0", MIG, "1", U1, "all")},
+            gpus=gpus(GpuDevice(U0, 0, 0, mig_enabled=True, mig=(MigDevice(MIG, 0),))),
+        ),
+        on(
+            unresolvable(f"{PLAIN}={U0}"),
+            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "1", U1, "all")},
+        ),
+    ),
+    Cause.MIG_LAYOUT_CHANGED: (
+        on(unresolvable(f"{PLAIN}={MIG}"), files=PLAIN_CONFIG),
+        on(
+            unresolvable(f"{PLAIN}={MIG}"),
+            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "0:0", "1", U1, "all")},
+            gpus=gpus(GpuDevice(U0, 0, 0, mig_enabled=True, mig=(MigDevice(MIG, 0),))),
+        ),
+    ),
+    Cause.SAME_DIR_CONFLICT: (
+        on(unresolvable(f"{PLAIN}=all"), files=PLAIN_CONFIG | {"/etc/cdi/copy.yaml": WHOLE}),
+        on(unresolvable(f"{PLAIN}=all"), files=PLAIN_CONFIG | {"/run/cdi/copy.yaml": WHOLE}),
+    ),
+    Cause.SPEC_REJECTED: (
+        on(unresolvable(f"{PLAIN}=all"), files=PLAIN_CONFIG | {HOST_SPEC: EMPTY_EDITS}),
+        on(unresolvable(f"{PLAIN}=all"), files=PLAIN_CONFIG | {HOST_SPEC: WHOLE}),
+    ),
+    Cause.SPEC_TOO_NEW_FOR_READER: (
+        on(
+            unresolvable(f"{PLAIN}=all"),
+            files=PLAIN_CONFIG | {HOST_SPEC: NEW_FIELD.replace('"0.5.0"', '"0.7.0"')},
+            toolkit_version="1.14.0",
+        ),
+        on(
+            unresolvable(f"{PLAIN}=all"),
+            files=PLAIN_CONFIG | {HOST_SPEC: NEW_FIELD.replace('"0.5.0"', '"0.7.0"')},
+        ),
+    ),
+    Cause.SPEC_DIR_NOT_READ: (
+        on(
+            unresolvable(f"{PLAIN}=all"),
+            remove=[HOST_SPEC],
+            files={
+                TOOLKIT_CONFIG: config(spec_dirs=["/etc/cdi"]),
+                "/run/cdi/nvidia.yaml": WHOLE,
+            },
+        ),
+        on(
+            unresolvable(f"{PLAIN}=all"),
+            remove=[HOST_SPEC],
+            files=PLAIN_CONFIG | {"/run/cdi/nvidia.yaml": WHOLE},
+        ),
+    ),
+    Cause.SPEC_NOT_READABLE: (
+        on(
+            unresolvable(f"{PLAIN}=all"),
+            files=PLAIN_CONFIG,
+            modes={HOST_SPEC: "0600"},
+            read_as_uid=1000,
+        ),
+        on(
+            unresolvable(f"{PLAIN}=all"),
+            files=PLAIN_CONFIG,
+            modes={HOST_SPEC: "0644"},
+            read_as_uid=1000,
+        ),
+    ),
+    Cause.DEVICE_NUMBER_CHANGED: (numbered(235), numbered(511)),
+    Cause.REQUEST_NOT_READ: (
+        Situation("", Scene(), pod=a_pod(runtime_class="runc")),
+        Situation("", Scene(), pod=a_pod(runtime_class="runc", visible="void")),
+    ),
+    Cause.SPEC_DIR_MISSING: (
+        Situation(
+            'failed to write CDI spec "a": failed to create Spec file: open /var/run/cdi/s.tmp: '
+            "read-only file system"
+        ),
+        Situation("failed to write spec: invalid CDI Spec: invalid spec, no devices"),
+    ),
+    Cause.DEVICE_NODE_MISSING: (
+        Situation(
+            f"{CNA}failed to inject CDI devices: failed to inject devices: failed to stat CDI host "
+            'device "/dev/nvidia7": no such file or directory'
+        ),
+        Situation('CDI device ("/dev/nvidia7", "/dev/nvidia7"), host type mismatch (c, b)'),
+    ),
+    Cause.MOUNT_SOURCE_MISSING: (
+        Situation(f"{RUNC}failed to fulfil mount request: open /lib/libcuda.so.570.1: no such file"),
+        Situation(f"{RUNC}failed to fulfil mount request: open /srv/data: no such file"),
+    ),
+    Cause.DRIVER_ROOT_WRONG: (
+        Situation(f"{RUNC}failed to fulfil mount request: open /bin/nvidia-smi: no such file"),
+        Situation(
+            f"{RUNC}failed to fulfil mount request: open /run/nvidia/driver/bin/nvidia-smi: no such"
+        ),
+    ),
+    Cause.HOOK_MISSING: (
+        Situation(f"{HOOK}fork/exec /usr/bin/nvidia-ctk: no such file or directory"),
+        Situation(f"{HOOK}exit status 1, stdout: , stderr: failed to create link"),
+    ),
+    Cause.HOOK_TOO_OLD: (
+        Situation(f"{HOOK}exit status 3, stdout: , stderr: No help topic for 'enable-cuda-compat'"),
+        Situation(f"{HOOK}exit status 1, stdout: , stderr: failed to update ldcache"),
+    ),
+    Cause.HOOK_FAILED: (
+        Situation(f"{HOOK}exit status 1, stdout: , stderr: failed to update ldcache"),
+        Situation(
+            f"{HOOK}exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\n"
+            "nvidia-container-cli: ldcache error: process terminated"
+        ),
+    ),
+    Cause.MEMORY_LIMIT_REJECTED: (
+        Situation(
+            f"{RUNC}error running hook #0: exit status 1, stdout: , stderr: setting GPU memory "
+            "limits is only supported in cgroup v2"
+        ),
+        Situation(
+            f"{RUNC}error running hook #0: exit status 127, stdout: , stderr: undefined symbol: "
+            "nvmlDeviceSetMemoryLimits_v1"
+        ),
+    ),
+    Cause.GENERATOR_MISSING: (
+        Situation("sh: nvidia-ctk: command not found"),
+        Situation(f"{GENERATE}error getting GPU device minor number: Not Supported"),
+    ),
+    Cause.GENERATOR_FAILED: (
+        Situation(f"{GENERATE}error getting GPU device minor number: Not Supported"),
+        Situation(f"{GENERATE}failed to initialize NVML: Driver Not Loaded"),
+    ),
+    Cause.REFRESH_UNIT_FAILED: (
+        Situation("nvidia-cdi-refresh.service: Failed with result 'exit-code'."),
+        Situation(f"{GENERATE}failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"),
+    ),
+    Cause.DRIVER_NOT_READY: (
+        Situation(f"{GENERATE}failed to initialize NVML: Driver Not Loaded"),
+        Situation(f"{GENERATE}failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"),
+    ),
+    Cause.DRIVER_MISMATCH: (
+        Situation("Failed to initialize NVML: Driver/library version mismatch"),
+        on("Failed to initialize NVML: Driver/library version mismatch"),
+    ),
+    Cause.FOREIGN_SPEC_STALE: (
+        on("Failed to initialize NVML: Driver/library version mismatch"),
+        Situation("Failed to initialize NVML: Driver/library version mismatch"),
+    ),
+    Cause.DRIVER_TOO_OLD: (
+        Situation("nvidia-ctk: symbol lookup error: nvidia-ctk: undefined symbol: nvmlDeviceGetX"),
+        Situation(f"{GENERATE}failed to initialize NVML: Driver Not Loaded"),
+    ),
+    Cause.GPU_LOST: (
+        Situation(f"{GENERATE}error getting device handle for index '0': GPU is lost"),
+        Situation(f"{GENERATE}error getting device handle for index '0': Unknown"),
+    ),
+    Cause.JIT_GENERATION_FAILED: (
+        Situation(unresolvable("runtime.nvidia.com/gpu=all")),
+        Situation(unresolvable("nvidia.com/gpu=all")),
+    ),
+    Cause.MIXED_AUTOMATIC_KIND: (
+        Situation(
+            f"{CNA}requesting a CDI device with vendor 'runtime.nvidia.com' is not supported when "
+            "requesting other CDI devices"
+        ),
+        Situation(f'{JIT}"auto": failed to get device handle from UUID: Not Found'),
+    ),
+    Cause.MALFORMED_REQUEST: (
+        on(unresolvable(f"{MANAGEMENT}={U0}::0")),
+        on(unresolvable(f"{MANAGEMENT}={U0}")),
+    ),
+    Cause.VOID_MOUNT_SKEW: (
+        on(unresolvable(f"{MANAGEMENT}=void")),
+        on(unresolvable(f"{MANAGEMENT}=none")),
+    ),
+    Cause.DEVICE_WITHOUT_NODE: (
+        running(finding(Cause.DEVICE_WITHOUT_NODE)),
+        running(finding(Cause.DEVICE_NUMBER_CHANGED)),
+    ),
+    Cause.USER_NAMESPACE_IDMAP: (
+        Situation(f"{RUNC}failed to set MOUNT_ATTR_IDMAP on /dev/null: invalid argument"),
+        Situation(f"{RUNC}failed to fulfil mount request: open /lib/libcuda.so.570.1: no such file"),
+    ),
+    Cause.ENGINE_CDI_DISABLED: (
+        Situation(f"CDI devices ({PLAIN}=all) requested but CDI support is explicitly disabled"),
+        Situation(
+            "failed to create containerd container: CDI device injection failed: unresolvable CDI "
+            f"devices {PLAIN}=all"
+        ),
+    ),
+    Cause.HANDLER_MISSING: (
+        Situation('Failed to create pod sandbox: no runtime for "nvidia" is configured'),
+        Situation(f"Failed to create pod sandbox: {unresolvable(f'{MANAGEMENT}={U0}')}"),
+    ),
+    Cause.MODE_CONFLICT: (
+        Situation("invoking the NVIDIA Container Runtime Hook directly is not supported"),
+        Situation("nvidia-container-cli: initialization error: driver not loaded"),
+    ),
+    Cause.DRA_CLAIM_SPEC_LOST: (
+        Situation(
+            "failed to create containerd container: CDI device injection failed: unresolvable CDI "
+            "devices k8s.gpu.nvidia.com/claim=973c9807-4b59-a216-7e46-f5733c39173f-gpu-0"
+        ),
+        Situation(
+            "CDI devices (k8s.gpu.nvidia.com/claim=973c9807-4b59-a216-7e46-f5733c39173f-gpu-0) "
+            "requested but CDI support is explicitly disabled"
+        ),
+    ),
+    Cause.ENV_REQUEST_REFUSED: (
+        Situation(
+            f'{JIT}"auto": invalid MIG capability request: cannot set NVIDIA_MIG_CONFIG_DEVICES '
+            "or NVIDIA_MIG_MONITOR_DEVICES in a non-privileged container"
+        ),
+        Situation(
+            f'{JIT}"auto": invalid MIG capability request: invalid NVIDIA_MIG_CONFIG_DEVICES "0": '
+            'only "all" is supported'
+        ),
+    ),
+    Cause.DEVICE_ACCESS_DENIED: (
+        Situation("Failed to initialize NVML: Insufficient Permissions"),
+        Situation("Failed to initialize NVML: Driver/library version mismatch"),
+    ),
+    Cause.CONFIG_UNREADABLE: (
+        Situation("containerd: failed to unmarshal TOML at row 9 column 2: toml: table exists"),
+        Situation('no corresponding runtime configured in containerd.runtimes for containerd '
+                  'default_runtime_name = "nvidia"'),
+    ),
+    Cause.NOT_CDI: (
+        Situation("nvidia-container-cli: device error: GPU-1: unknown device"),
+        Situation(unresolvable(f"{MANAGEMENT}=GPU-1")),
+    ),
+    Cause.UNDETERMINED: (
+        Situation(unresolvable(f"{PLAIN}=all")),
+        Situation(
+            'failed to load CDI Spec failed to parse CDI Spec "/etc/cdi/nvidia.yaml": failed to '
+            f'unmarshal CDI Spec: json: unknown field "x"\n{unresolvable(f"{PLAIN}=all")}'
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cause", TWINS, ids=str)
+def test_the_decisive_fact_gives_the_cause(cause: Cause, tmp_path: Path) -> None:
+    found = tell(TWINS[cause][0], tmp_path / "root")
+    assert found is not None
+    assert found.cause is cause, found.summary
+
+
+@pytest.mark.parametrize("cause", TWINS, ids=str)
+def test_without_the_decisive_fact_the_verdict_is_another(cause: Cause, tmp_path: Path) -> None:
+    found = tell(TWINS[cause][1], tmp_path / "root")
+    assert found is None or found.cause is not cause, found.summary
+
+
+def test_a_refused_repair_contributes_and_is_not_promised_again() -> None:
+    (failure,) = extract(unresolvable(f"{PLAIN}=all"))
+    refused = drifted(Cause.KIND_HAS_NO_SPEC, finding(Cause.REPAIR_REFUSED, PLAIN))
+    allowed = drifted(Cause.KIND_HAS_NO_SPEC)
+    without, with_it = (diagnose_all([failure], node=node)[0] for node in (allowed, refused))
+    assert without.repairable
+    assert not with_it.repairable
+    assert with_it.contributing == (Cause.REPAIR_REFUSED,)
+
+
+def test_every_cause_has_its_twins() -> None:
+    assert set(Cause) - set(TWINS) == {Cause.REPAIR_REFUSED}
+
+
+def test_a_plugins_spec_is_left_to_the_plugin(tmp_path: Path) -> None:
+    text = (
+        "failed to create containerd container: CDI device injection failed: unresolvable CDI "
+        f"devices k8s.device-plugin.nvidia.com/gpu={U0}"
+    )
+    found = tell(on(text, remove=[PLUGIN_SPEC]), tmp_path / "root")
+    assert found is not None
+    assert found.cause is Cause.KIND_HAS_NO_SPEC
+    assert not found.repairable
+    assert "device plugin" in found.advice[0].text
