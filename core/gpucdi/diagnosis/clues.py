@@ -9,10 +9,22 @@ from gpucdi.findings import Cause, Finding
 WORDS_SHOWN = 240
 
 
+def innermost(words: str, limit: int = WORDS_SHOWN) -> str:
+    """Return the last links of a chain ``outer: inner: innermost``, whole, at most ``limit`` long."""
+    links = words.split(": ")
+    kept = links[-1][-limit:]
+    for link in reversed(links[:-1]):
+        longer = f"{link}: {kept}"
+        if len(longer) > limit:
+            break
+        kept = longer
+    return kept
+
+
 def quoted(case: Case) -> tuple[Evidence, ...]:
     """Return the innermost words of the failure."""
     words = case.failure.detail or case.failure.text
-    return (Evidence(f"the text says: {words[-WORDS_SHOWN:]}"),) if words else ()
+    return (Evidence(f"the text says: {innermost(words)}"),) if words else ()
 
 
 def seen(case: Case, *causes: Cause, about: str | None = None) -> Finding | None:

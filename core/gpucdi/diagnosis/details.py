@@ -27,6 +27,7 @@ DRIVER_WORDS = _words(
     (r"unsatisfied condition|requirements not met", Cause.DRIVER_TOO_OLD),
     (r"LIBRARY_NOT_FOUND|failed to locate \W?lib(cuda|nvidia-ml)", Cause.DRIVER_ROOT_WRONG),
     (r"pattern lib\S+ not found|could not load NVML library", Cause.DRIVER_ROOT_WRONG),
+    (r"libnvidia-ml\.so\S*: cannot open shared object", Cause.DRIVER_ROOT_WRONG),
     (r"insufficient permissions|operation not permitted", Cause.DEVICE_ACCESS_DENIED),
 )
 REQUEST_WORDS = _words(

@@ -15,6 +15,7 @@ from gpucdi.findings import Cause
 
 HIGH, MEDIUM, LOW = Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
 
+_VERSIONED = re.compile(r"\.so\.[0-9]+\.[0-9.]+$")
 # `libcuda.so.570.86.15`, not `libnvidia-egl-gbm.so.1.1.1`: a driver's version has three digits.
 _DRIVER_VERSION = re.compile(r"\.so\.([0-9]{3}\.[0-9]+(?:\.[0-9]+)?)$")
 _PROGRAM = re.compile(r"/s?bin/[^/]+$")
@@ -74,7 +75,7 @@ def mount_failed(case: Case) -> Verdict:
         f"A spec mounts {path}{written}, and the host has no such file.",
         HIGH,
         (*told(finding), *quoted(case)),
-        contributing=(Cause.FOREIGN_SPEC_STALE,) if version else (),
+        contributing=(Cause.FOREIGN_SPEC_STALE,) if _VERSIONED.search(path) else (),
         not_seen=not_seen,
     )
 

@@ -120,7 +120,8 @@ def diagnose_all(
 def _rank(diagnosis: Diagnosis) -> tuple[int, int, int]:
     confidence = list(Confidence).index(diagnosis.confidence)
     told = diagnosis.cause in {Cause.UNDETERMINED, Cause.NOT_CDI}
-    warned = diagnosis.failure.symptom is Symptom.GENERATE_WARNING
+    # A unit that failed passes on what its generator said; a warning passes on nothing.
+    warned = diagnosis.failure.symptom in {Symptom.GENERATE_WARNING, Symptom.UNIT_FAILED}
     named = diagnosis.failure.symptom is Symptom.UNRESOLVABLE
     return told + warned, confidence, 0 if named else 1
 

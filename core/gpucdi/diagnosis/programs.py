@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpucdi.diagnosis import details
 from gpucdi.diagnosis.case import Case
-from gpucdi.diagnosis.clues import quoted, seen, told
+from gpucdi.diagnosis.clues import innermost, quoted, seen, told
 from gpucdi.diagnosis.model import Confidence, Evidence, Verdict
 from gpucdi.failures import Symptom
 from gpucdi.findings import Cause
@@ -68,7 +68,7 @@ def config_refused(case: Case) -> Verdict:
     finding = seen(case, Cause.CONFIG_UNREADABLE)
     return Verdict(
         Cause.CONFIG_UNREADABLE,
-        f"A configuration file is refused: {case.failure.detail[-240:]}.",
+        f"A configuration file is refused: {innermost(case.failure.detail)}.",
         HIGH,
         (*told(finding), *quoted(case)),
     )
@@ -132,7 +132,7 @@ def not_cdi(case: Case) -> Verdict:
     }.get(failure.symptom, "The failure is not about CDI devices")
     return Verdict(
         Cause.NOT_CDI,
-        f"{what}: {failure.detail or failure.text[-160:]}.",
+        f"{what}: {failure.detail or innermost(failure.text)}.",
         HIGH,
         quoted(case),
         contributing=(root,) if root else (),
@@ -143,7 +143,7 @@ def unknown_words(case: Case) -> Verdict:
     """Judge words that no rule knows."""
     return Verdict(
         Cause.UNDETERMINED,
-        f"The failure is about CDI, and its words are not known: {case.failure.text[-200:]}",
+        f"The failure is about CDI, and its words are not known: {innermost(case.failure.text)}",
         LOW,
         quoted(case),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpucdi.diagnosis import details
 from gpucdi.diagnosis.case import Case
-from gpucdi.diagnosis.clues import quoted
+from gpucdi.diagnosis.clues import innermost, quoted
 from gpucdi.diagnosis.model import Confidence, Evidence, Verdict
 from gpucdi.findings import Cause
 
@@ -44,7 +44,7 @@ def name_conflict(case: Case) -> Verdict:
         Cause.SAME_DIR_CONFLICT,
         f"{name} is defined in two files of one directory, so that every reader drops it.",
         HIGH,
-        (Evidence(case.failure.text[-240:], case.failure.path),),
+        (Evidence(innermost(case.failure.text), case.failure.path),),
     )
 
 
@@ -63,7 +63,7 @@ def spec_load_failed(case: Case) -> Verdict:
         summary = f"{where} cannot be read by the engine's user, so nothing in it resolves."
     else:
         summary = f"{where} is not a valid spec, so that nothing in it resolves."
-    return Verdict(cause, summary, HIGH, (Evidence(failure.detail[-240:], failure.path),))
+    return Verdict(cause, summary, HIGH, (Evidence(innermost(failure.detail), failure.path),))
 
 
 def spec_write_failed(case: Case) -> Verdict:
@@ -74,7 +74,7 @@ def spec_write_failed(case: Case) -> Verdict:
         summary = f"The spec directory cannot be written: {failure.detail}."
     else:
         summary = f"The program that writes the spec failed: {failure.detail}."
-    return Verdict(cause, summary, HIGH, (Evidence(failure.text[-240:], failure.path),))
+    return Verdict(cause, summary, HIGH, (Evidence(innermost(failure.text), failure.path),))
 
 
 def generate_failed(case: Case) -> Verdict:
@@ -85,7 +85,7 @@ def generate_failed(case: Case) -> Verdict:
     root = details.first(words, details.REQUEST_WORDS, details.DRIVER_WORDS)
     return Verdict(
         root or mechanism,
-        f"Devices could not be described: {words[-240:]}.",
+        f"Devices could not be described: {innermost(words)}.",
         HIGH,
         quoted(case),
         contributing=(mechanism,) if root else (),
@@ -149,7 +149,7 @@ def prepare_failed(case: Case) -> Verdict:
     cause = details.first(failure.detail, details.DRIVER_WORDS, details.WRITE_WORDS)
     return Verdict(
         cause or Cause.UNDETERMINED,
-        f"The DRA driver could not prepare the claim: {failure.detail[-240:]}.",
+        f"The DRA driver could not prepare the claim: {innermost(failure.detail)}.",
         MEDIUM if cause else LOW,
         quoted(case),
     )

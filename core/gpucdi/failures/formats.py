@@ -57,7 +57,7 @@ _NOT_PATH = "\\s\"'`,\u201c\u201d\u2018\u2019"
 PATH = rf"{QUOTE}?(?P<path>/[^{_NOT_PATH}]*[^{_NOT_PATH}:.]){QUOTE}?"
 # The rest of a message: up to where a log line, a list or another record ends.
 DETAIL = (
-    r"(?P<detail>(?:(?!\]\]|\nError|\nfailed to |\nThe following|\n\S+ERRO|\ntime=|\n\{"
+    r"\s*(?P<detail>(?:(?!\]\]|\nError|\nfailed to |\nThe following|\n\S+ERRO|\ntime=|\n\{"
     r"|\"\s*(?:time=|file=|,\"|\})|\n(?:Warning|Normal)\s)[\s\S]){0,600})"
 )
 # The path of something that a GPU spec mounts or that a GPU container needs.

@@ -74,8 +74,9 @@ HOOKS: tuple[Format, ...] = (
         "M25",
         _Y.HOOK_FAILED,
         spaced(
-            rf"error running {_HOOK} #\d+: (?:error running hook: )?exit status \d+,?"
-            rf"(?: stdout: [^\n]{{0,200}}?,? stderr:)?{DETAIL}"
+            rf"(?:error )?(?:[Rr]unning )?{_HOOK} (?:#\d+|\d+ caused)[:\" ]*"
+            rf"(?:error running hook: )?exit status \d+,?"
+            rf"(?: stdout: [^\n]{{0,200}}?,?)?(?: stderr:)?{DETAIL}"
         ),
         _S.UNKNOWN,
         usually=_S.START,
@@ -83,7 +84,7 @@ HOOKS: tuple[Format, ...] = (
     Format(
         "M27",
         _Y.HOOK_FAILED,
-        spaced(r"error executing hook `(?P<hook>[^`]+)` \((?P<detail>exit code: \d+)\)"),
+        spaced(r"error executing hook `?(?P<hook>/[^`\s]+)`? \((?P<detail>exit code: \d+)\)"),
         _S.UNKNOWN,
         usually=_S.START,
     ),

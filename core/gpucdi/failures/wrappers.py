@@ -47,6 +47,10 @@ BEFORE: tuple[Mark, ...] = (
     _mark("FailedCreatePodSandBox", _S.SANDBOX),
     _mark("failed to prepare dynamic resources", _S.PREPARE),
     _mark("FailedPrepareDynamicResources", _S.PREPARE),
+    _mark("error preparing devices for claim", _S.PREPARE),
+    _mark("CDI spec file for claim", _S.PREPARE),
+    _mark("UnexpectedAdmissionError", _S.ADMISSION),
+    _mark("Allocate failed", _S.ADMISSION),
     _mark("failed to create containerd container", _S.CREATE, _E.CONTAINERD, _R.ENGINE),
     _mark('failed to generate container "', _S.CREATE, _E.CONTAINERD, _R.ENGINE),
     _mark("failed to generate spec: CDI device", _S.CREATE, _E.CONTAINERD, _R.ENGINE),
@@ -57,6 +61,7 @@ BEFORE: tuple[Mark, ...] = (
     _mark("Error response from daemon", _S.START, _E.DOCKER),
     _mark("docker:", _S.START, _E.DOCKER),
     _mark('unable to start container "', _S.START, _E.PODMAN),
+    _mark("Error: unable to start container:", _S.START, _E.PODMAN),
     _mark("error setting up CDI devices", _S.CREATE, _E.PODMAN, _R.ENGINE),
     _mark("setting up CDI devices", _S.CREATE, _E.PODMAN, _R.ENGINE),
     _mark("creating build executor", _S.BUILD, _E.PODMAN),
@@ -74,6 +79,7 @@ BEFORE: tuple[Mark, ...] = (
 )
 
 AFTER: tuple[Mark, ...] = (
+    _mark("OCI runtime attempted to invoke a command", None, _E.PODMAN),
     _mark("reason: StartError", _S.START),
     _mark("reason: CreateContainerError", _S.CREATE),
     _mark("reason: RunContainerError", _S.START),
@@ -106,7 +112,7 @@ def frame(text: str, low: int, match: re.Match[str], end: int, high: int) -> Fra
         hits = list(mark.pattern.finditer(text, start, match.end()))
         if hits:
             found = _filled(found, mark, min(found.start, hits[-1].start()))
-    if found.stage is None:
+    if found.stage is None or found.engine is None:
         for mark in AFTER:
             if mark.pattern.search(text, end, min(high, end + AFTER_CHARACTERS)):
                 found = _filled(found, mark, found.start)
