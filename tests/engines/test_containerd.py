@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from gpucdi.engines import Engine, discover_engines
-from gpucdi.findings import Cause, SourceKind
+from gpucdi.findings import Cause, Severity, SourceKind
 from gpucdi.host import HostTree
 from gpucdi.programs import CapturedPrograms, EngineProcess
 
@@ -209,3 +209,29 @@ def test_the_command_line_says_where_the_file_lies(make_tree: MakeTree) -> None:
 
     found = discover_engines(make_tree({"/opt/c.toml": DROP_IN_3}), Running())
     assert binary(found[0], "nvidia") is not None
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "2.2.7"])
+def test_2_0_to_2_2_lose_the_cri_table_of_a_main_file_without_version(
+    make_tree: MakeTree, version: str
+) -> None:
+    text = '[plugins.cri.containerd.runtimes.nvidia.options]\nBinaryName = "/x"\n'
+    host = make_tree({MAIN: text})
+    assert engine(host, version).handler("nvidia") is None
+    assert binary(engine(host, "2.4.2"), "nvidia") == "/x"
+    assert binary(engine(host, "1.7.35"), "nvidia") == "/x"
+
+
+def test_a_disabled_cri_plugin_serves_no_kubelet(make_tree: MakeTree) -> None:
+    found = engine(make_tree({MAIN: 'disabled_plugins = ["cri"]\n'}), "1.7.35")
+    assert found.handlers == ()
+    assert [each.severity for each in found.findings] == [Severity.INFO]
+
+
+def test_old_releases_take_a_relative_pattern_from_the_root_folder(make_tree: MakeTree) -> None:
+    drop = DROP_IN_3.replace("version = 3", "version = 2").replace(CRI3, CRI2)
+    host = make_tree(
+        {MAIN: 'version = 2\nimports = ["conf.d/*.toml"]\n', "/etc/containerd/conf.d/a.toml": drop}
+    )
+    assert engine(host, "1.7.15").handler("nvidia") is None
+    assert engine(host, "1.7.16").handler("nvidia") is not None

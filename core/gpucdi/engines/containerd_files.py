@@ -247,22 +247,26 @@ def _validate_names(file: ConfigFile, named: list[tuple[str, str]], parts: int) 
 def _effective_2_0(files: tuple[ConfigFile, ...]) -> EffectiveConfig:
     """Merge as 2.0 to 2.2: the last version decides for all files together.
 
-    A file of version 1 or none is raised to 3, but only its plugins' names change: the later step
-    that would split the CRI table sees version 3 and does nothing, so its CRI settings are lost.
+    A file of version 1 or none is raised to the version merged so far, which for a main file is 3:
+    its plugins are renamed, but the later step that splits the CRI table sees version 3 and does
+    nothing, so that its CRI settings are lost without a word.
     """
-    raised = tuple(
-        replace(_renamed(file), version=SPLIT_CRI) if file.version < FULL_PLUGIN_NAMES else file
-        for file in files
-    )
-    version = _last_version(raised)
-    _refuse_newer(version, SPLIT_CRI, raised)
+    version = SPLIT_CRI
     plugins: Table = {}
-    for file in raised:
-        _validate_disabled(file)
-        plugins = overlay(plugins, file.plugins)
+    read: list[ConfigFile] = []
+    for file in files:
+        current = file
+        if file.version < FULL_PLUGIN_NAMES:
+            _refuse_newer(version, SPLIT_CRI, tuple(read))
+            current = replace(_renamed(file), version=version)
+        _validate_disabled(current)
+        read.append(current)
+        version = current.version
+        plugins = overlay(plugins, current.plugins)
+    _refuse_newer(version, SPLIT_CRI, tuple(read))
     if version < SPLIT_CRI:
         plugins = _migrated(plugins)
-    return _effective(raised, version, subtable(plugins, RUNTIME_CRI), {GRPC_CRI, RUNTIME_CRI})
+    return _effective(tuple(read), version, subtable(plugins, RUNTIME_CRI), {GRPC_CRI, RUNTIME_CRI})
 
 
 def _effective_2_3(files: tuple[ConfigFile, ...]) -> EffectiveConfig:

@@ -8,6 +8,8 @@ from gpucdi.toolkit.jit import JitGpu, JitInventory
 from gpucdi.toolkit.model import HandlerRuntime, Mode, Toolkit, ToolkitConfig
 from gpucdi.toolkit.names import possible_releases, request_names
 from gpucdi.toolkit.platform import kernel_module_loaded, read_platform
+from gpucdi.toolkit.pod import PodContainer, PodOutcome, predict_pod
+from gpucdi.toolkit.podtext import PodReason, PodText
 from gpucdi.toolkit.predict import Outcome, Step, Verdict, predict, reader_of
 from gpucdi.toolkit.request import (
     ContainerRequest,
@@ -28,6 +30,10 @@ __all__ = [
     "Mode",
     "Outcome",
     "Platform",
+    "PodContainer",
+    "PodOutcome",
+    "PodReason",
+    "PodText",
     "RequestMount",
     "RequestOrigin",
     "Requested",
@@ -39,6 +45,7 @@ __all__ = [
     "kernel_module_loaded",
     "possible_releases",
     "predict",
+    "predict_pod",
     "read_platform",
     "reader_of",
     "request_names",

@@ -21,7 +21,7 @@ from gpucdi.toolkit.jit import JitCrash, JitError, JitInventory, generated
 from gpucdi.toolkit.model import HandlerRuntime, Mode
 from gpucdi.toolkit.names import EARLY, LATE, possible_releases, request_names
 from gpucdi.toolkit.platform import kernel_module_loaded, read_platform
-from gpucdi.toolkit.request import AUTOMATIC_PREFIX, ContainerRequest, Requested
+from gpucdi.toolkit.request import AUTOMATIC_PREFIX, ContainerRequest, Requested, RequestMount
 from gpucdi.toolkit.rules import Rules, rules_of
 
 
@@ -48,7 +48,7 @@ class Outcome:
 
     ``names`` are the qualified names asked for, ``unresolved`` those of them that do not resolve
     and ``why`` the reason for each. ``nodes`` are the device nodes that the container gets, as
-    container paths; ``gpus`` the UUIDs of a just-in-time specification. ``text`` is what the
+    container paths, ``environment`` and ``mounts`` what is added to it; ``gpus`` the UUIDs of a just-in-time specification. ``text`` is what the
     refusing program itself says, whole; ``crashes`` that it dies without saying anything usable.
     ``reason`` explains a start without GPU or an unknown.
     """
@@ -60,6 +60,7 @@ class Outcome:
     why: Mapping[str, Unresolved] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    mounts: tuple[RequestMount, ...] = ()
     gpus: tuple[str, ...] = ()
     step: Step | None = None
     text: str | None = None
@@ -183,6 +184,9 @@ def resolved(
         names,
         nodes=tuple(dict.fromkeys(node.path for node in answer.edits.device_nodes)),
         environment=answer.edits.env,
+        mounts=tuple(
+            RequestMount(mount.host_path, mount.container_path) for mount in answer.edits.mounts
+        ),
     )
 
 
