@@ -19,6 +19,7 @@ from gpucdi.toolkit.request import (
     RequestOrigin,
 )
 from gpucdi.toolkit.runtime import resolve_runtime
+from gpucdi.toolkit.suggest import Suggestion, suggest_edit
 from gpucdi.toolkit.table import HandlerRow, handler_rows
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "RequestOrigin",
     "Requested",
     "Step",
+    "Suggestion",
     "Toolkit",
     "ToolkitConfig",
     "Verdict",
@@ -50,4 +52,5 @@ __all__ = [
     "reader_of",
     "request_names",
     "resolve_runtime",
+    "suggest_edit",
 ]
