@@ -10,67 +10,83 @@ from gpucdi.findings import Cause
 
 REPORTS = {
     "NixOS/nixpkgs#411150": (
-        'Error: OCI runtime error: unable to start container "4734c7": crun: error executing hook '
-        "/nix/store/01a3-nvidia-container-toolkit-1.17.6-tools/bin/nvidia-cdi-hook (exit code: 1)",
+        (
+            'Error: OCI runtime error: unable to start container "4734c7": crun: error executing hook '
+            "/nix/store/01a3-nvidia-container-toolkit-1.17.6-tools/bin/nvidia-cdi-hook (exit code: 1)"
+        ),
         Cause.HOOK_FAILED,
         "start",
         "podman",
     ),
     "NVIDIA/nvidia-container-toolkit#2026": (
-        "createContainer hook #6: exit status 1, stderr:\nfailed to create application profiles "
-        "directory:\nmkdirat etc/nvidia/nvidia-application-profiles-rc.d: read-only file system",
+        (
+            "createContainer hook #6: exit status 1, stderr:\nfailed to create application profiles "
+            "directory:\nmkdirat etc/nvidia/nvidia-application-profiles-rc.d: read-only file system"
+        ),
         Cause.HOOK_FAILED,
         "start",
         None,
     ),
     "NVIDIA/nvidia-container-toolkit#14": (
-        'level=error msg="Handler for POST /v1.41/containers/31/start returned error: OCI runtime '
-        "create failed: container_linux.go:380: starting container process caused: "
-        "process_linux.go:545: container init caused: Running hook #1:: error running hook: exit "
-        r"status 3, stdout: , stderr: time=\"2022-02-13T11:11:05+11:00\" level=error "
-        r"""msg=\"No help topic for 'prestart'\\n\": unknown\"""",
+        (
+            'level=error msg="Handler for POST /v1.41/containers/31/start returned error: OCI runtime '
+            "create failed: container_linux.go:380: starting container process caused: "
+            "process_linux.go:545: container init caused: Running hook #1:: error running hook: exit "
+            r"status 3, stdout: , stderr: time=\"2022-02-13T11:11:05+11:00\" level=error "
+            r"""msg=\"No help topic for 'prestart'\\n\": unknown\""""
+        ),
         Cause.HOOK_TOO_OLD,
         "start",
         None,
     ),
     "NVIDIA/nvidia-docker#1252": (
-        "docker: Error response from daemon: OCI runtime create failed: container_linux.go:349: "
-        r"""starting container process caused "process_linux.go:449: container init caused """
-        r"""\"process_linux.go:432: running prestart hook 1 caused \\\"error running hook: exit """
-        "status 1, stdout: , stderr: nvidia-container-cli: initialization error: driver error: "
-        "failed to process request",
+        (
+            "docker: Error response from daemon: OCI runtime create failed: container_linux.go:349: "
+            r"""starting container process caused "process_linux.go:449: container init caused """
+            r"""\"process_linux.go:432: running prestart hook 1 caused \\\"error running hook: exit """
+            "status 1, stdout: , stderr: nvidia-container-cli: initialization error: driver error: "
+            "failed to process request"
+        ),
         Cause.NOT_CDI,
         "start",
         "docker",
     ),
     "void-linux/void-packages#52507": (
-        "Error: unable to start container: runc: runc create failed: unable to start container "
-        "process: error during container init: error running hook #0: fork/exec "
-        "/usr/bin/nvidia-cdi-hook: no such file or directory: OCI runtime attempted to invoke a "
-        "command that was not found",
+        (
+            "Error: unable to start container: runc: runc create failed: unable to start container "
+            "process: error during container init: error running hook #0: fork/exec "
+            "/usr/bin/nvidia-cdi-hook: no such file or directory: OCI runtime attempted to invoke a "
+            "command that was not found"
+        ),
         Cause.HOOK_MISSING,
         "start",
         "podman",
     ),
     "NVIDIA/nvidia-container-toolkit#1376": (
-        "Oct 23 10:22:21 u systemd[1]: Starting nvidia-cdi-refresh.service - Refresh NVIDIA CDI "
-        'specification file...\nOct 23 10:22:21 u nvidia-ctk[64294]: time="2025-10-23T10:22:21" '
-        'level=error msg="invalid discovery mode: cdi"\nOct 23 10:22:21 u systemd[1]: '
-        "nvidia-cdi-refresh.service: Failed with result 'exit-code'.",
+        (
+            "Oct 23 10:22:21 u systemd[1]: Starting nvidia-cdi-refresh.service - Refresh NVIDIA CDI "
+            'specification file...\nOct 23 10:22:21 u nvidia-ctk[64294]: time="2025-10-23T10:22:21" '
+            'level=error msg="invalid discovery mode: cdi"\nOct 23 10:22:21 u systemd[1]: '
+            "nvidia-cdi-refresh.service: Failed with result 'exit-code'."
+        ),
         Cause.GENERATOR_FAILED,
         "generate",
         None,
     ),
     "NVIDIA/nvidia-container-toolkit#1517": (
-        "systemd[1]: nvidia-cdi-refresh.service: Start request repeated too quickly.\nsystemd[1]: "
-        "Failed to start nvidia-cdi-refresh.service - Refresh NVIDIA CDI specification file.",
+        (
+            "systemd[1]: nvidia-cdi-refresh.service: Start request repeated too quickly.\nsystemd[1]: "
+            "Failed to start nvidia-cdi-refresh.service - Refresh NVIDIA CDI specification file."
+        ),
         Cause.REFRESH_UNIT_FAILED,
         "generate",
         None,
     ),
     "NVIDIA/gpu-operator#1298": (
-        'Error "Failled to create pod sandbox:rpc error code = Unknown desc = failed to find '
-        "runtime handler nvidia from \nruntime list map [crun:0x0004dd5f0 runc: 0xc0004dd790]",
+        (
+            'Error "Failled to create pod sandbox:rpc error code = Unknown desc = failed to find '
+            "runtime handler nvidia from \nruntime list map [crun:0x0004dd5f0 runc: 0xc0004dd790]"
+        ),
         Cause.HANDLER_MISSING,
         "sandbox",
         "cri-o",
@@ -82,8 +98,10 @@ REPORTS = {
         None,
     ),
     "ssst0n3/fake-nvidia#4": (
-        "nvidia-ctk: symbol lookup error: nvidia-ctk: undefined symbol: "
-        "nvmlDeviceGetMaxMigDeviceCount",
+        (
+            "nvidia-ctk: symbol lookup error: nvidia-ctk: undefined symbol: "
+            "nvmlDeviceGetMaxMigDeviceCount"
+        ),
         Cause.DRIVER_TOO_OLD,
         "generate",
         None,
@@ -101,8 +119,10 @@ REPORTS = {
         None,
     ),
     "podman-container-tools/podman#23935": (
-        "Error: crun: cannot stat `/usr/lib64/libnvidia-egl-wayland.so.1.1.13`: No such file or "
-        "directory: OCI runtime attempted to invoke a command that was not found",
+        (
+            "Error: crun: cannot stat `/usr/lib64/libnvidia-egl-wayland.so.1.1.13`: No such file or "
+            "directory: OCI runtime attempted to invoke a command that was not found"
+        ),
         Cause.MOUNT_SOURCE_MISSING,
         "start",
         "podman",

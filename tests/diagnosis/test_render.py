@@ -1,0 +1,109 @@
+"""Texts for people: limits in bytes, literal names, whatever the lengths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucdi.api import NearMiss
+from gpucdi.diagnosis import (
+    Advice,
+    BlastRadius,
+    Confidence,
+    Diagnosis,
+    Evidence,
+    as_markdown,
+    as_text,
+    condition_message,
+    diagnose,
+    event_note,
+)
+from gpucdi.diagnosis.render import devices, fit
+from gpucdi.failures import Failure, Stage, Symptom, extract
+from gpucdi.findings import Cause, Who
+
+UUIDS = [f"GPU-4044aeb5-b7e4-8cb0-69a8-40490ce01a{number:02x}" for number in range(16)]
+KIND = "management.nvidia.com/gpu"
+LIST = ", ".join(f"{KIND}={uuid}" for uuid in UUIDS)
+SIXTEEN = diagnose(extract(f"unresolvable CDI devices {LIST}")[0])
+TEXTS = st.text(max_size=400)
+
+
+@given(text=TEXTS, limit=st.integers(3, 500))
+@settings(deadline=None)
+def test_a_fitted_text_keeps_its_limit_and_its_beginning(text: str, limit: int) -> None:
+    found = fit(text, limit)
+    assert len(found.encode()) <= limit
+    whole = text.encode("utf-8", "replace").decode()
+    assert whole.startswith(found.removesuffix("…")) or found == whole
+
+
+@given(
+    summary=TEXTS,
+    places=st.lists(TEXTS, max_size=5),
+    advice=TEXTS,
+    names=st.lists(TEXTS, max_size=20),
+    node=TEXTS,
+    resource=TEXTS,
+)
+@settings(deadline=None)
+def test_note_and_condition_keep_their_limits_whatever_they_say(
+    *,
+    summary: str,
+    places: list[str],
+    advice: str,
+    names: list[str],
+    node: str,
+    resource: str,
+) -> None:
+    failure = Failure("M01", Symptom.UNRESOLVABLE, Stage.START, names=tuple(names))
+    diagnosis = Diagnosis(
+        failure,
+        Cause.ONLY_ALL_DEVICE,
+        summary,
+        Confidence.HIGH,
+        evidence=tuple(Evidence(place, place, place) for place in places),
+        advice=(Advice(advice, BlastRadius.POD, Who.USER),),
+    )
+    assert len(event_note(diagnosis, node=node, resource=resource).encode()) <= 1024
+    assert len(condition_message(diagnosis).encode()) <= 512
+
+
+def test_as_many_names_as_fit_are_shown_with_the_number_of_the_others() -> None:
+    text = devices([f"{KIND}={uuid}" for uuid in UUIDS], 180)
+    assert text.startswith(f"{KIND}={UUIDS[0]}, {UUIDS[1]}")
+    assert text.endswith(" and 13 more")
+    assert len(text.encode()) <= 180
+
+
+def test_each_kind_of_a_mixed_request_is_shown() -> None:
+    text = devices([f"{KIND}=all", "nvidia.com/gpu=0", "nvidia.com/gpu=1"], 180)
+    assert text == f"{KIND}=all; nvidia.com/gpu=0, 1"
+
+
+def test_the_note_of_sixteen_devices_still_has_its_fix() -> None:
+    note = event_note(SIXTEEN, node="gpu-17", resource="gpu-17")
+    assert "16 devices" in note
+    assert "on node gpu-17" in note
+    assert "Fix: " in note
+    assert note.endswith("See: kubectl get gpucdistatus gpu-17 -o yaml")
+
+
+def test_the_terminal_text_ranks_advice_with_its_blast_radius() -> None:
+    text = as_text(SIXTEEN)
+    assert text.startswith("Cause: OnlyAllDevice (confidence medium)\n")
+    assert "\n  1. let gpucdi add" in text
+    assert "touches one new file on this node" in text
+    assert "      $ kubectl label node NODE gpucdi.io/repair=auto --overwrite\n" in text
+    assert "What not to do:\n" in text
+    assert "Not seen:\n" in text
+
+
+def test_markdown_is_markdown() -> None:
+    text = as_markdown(replace(SIXTEEN, near_miss=NearMiss("nvidia.com/gpu", 16)))
+    assert text.startswith("**Cause:** OnlyAllDevice")
+    assert "\n**Near miss:** nvidia.com/gpu has 16 of the missing names\n" in text
+    assert "\n1. let gpucdi add" in text
+    assert text.count("```") % 2 == 0
