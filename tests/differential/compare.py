@@ -5,6 +5,7 @@ Owns: the comparison and what counts as equal. Must not know: where trees come f
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import tempfile
@@ -23,7 +24,12 @@ from gpucdi import cdi
 from gpucdi.cdi.schema import Scalar, Sequence, Struct, Type, spec_schema
 from gpucdi.host import HostTree
 
+# Looked up once while the interpreter's own files can be read: nobody may not.
+for _encoding in ("utf-16-le", "utf-16-be"):
+    codecs.lookup(_encoding)
+
 CHANCES = 24
+_NO_TEXT = re.compile("[\udc80-\udcff]")
 _RANDOM_KEY = re.compile(r"([Uu]nsupported map key of type: ).*", re.DOTALL)
 
 
@@ -190,6 +196,9 @@ def as_json(value: object, kind: Type) -> object:
         return content if value is not None else None
     if isinstance(kind, Sequence):
         return [as_json(item, kind.item) for item in cast("tuple[object, ...]", value or ())]
+    if isinstance(value, str):
+        # json.Marshal shows a byte that is no text as U+FFFD.
+        return _NO_TEXT.sub("\ufffd", value)
     return dict(cast("dict[str, str]", value)) if not isinstance(kind, Scalar) and value else value
 
 

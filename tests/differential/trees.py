@@ -10,10 +10,61 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
+from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-Draw = st.DrawFn
+T = TypeVar("T")
+
+
+class Draw(Protocol):
+    """Where decisions come from."""
+
+    def integer(self, low: int, high: int) -> int:
+        """Return a number of the closed range."""
+        ...
+
+    def choice(self, values: Sequence[T]) -> T:
+        """Return one of ``values``."""
+        ...
+
+    def shuffled(self, values: list[T]) -> list[T]:
+        """Return ``values`` in some order."""
+        ...
+
+
+class HypothesisDraw:
+    """Decisions that Hypothesis can shrink."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def choice(self, values: Sequence[T]) -> T:
+        return self.draw(st.sampled_from(values))
+
+    def shuffled(self, values: list[T]) -> list[T]:
+        return self.draw(st.permutations(values))
+
+
+class RandomDraw:
+    """Decisions from a seed, much faster."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)  # noqa: S311 - trees, not secrets
+
+    def integer(self, low: int, high: int) -> int:
+        return self.random.randint(low, high)
+
+    def choice(self, values: Sequence[T]) -> T:
+        return self.random.choice(values)
+
+    def shuffled(self, values: list[T]) -> list[T]:
+        return self.random.sample(values, len(values))
+
 
 KINDS = ("vendor.com/gpu", "nvidia.com/gpu", "Vendor.com/gpu", "vendor.com/g.pu")
 ODD_KINDS = ("v/gpu", "vendor.com/g", "bad", "/gpu", "vendor.com/", "1v/gpu", "véndor.com/gpu",
@@ -81,15 +132,15 @@ class Tree:
 
 
 def _chance(draw: Draw, one_in: int) -> bool:
-    return draw(st.integers(0, one_in - 1)) == one_in - 1
+    return draw.integer(0, one_in - 1) == one_in - 1
 
 
 def _pick(draw: Draw, values: Sequence[str]) -> str:
-    return values[draw(st.integers(0, len(values) - 1))]
+    return values[draw.integer(0, len(values) - 1)]
 
 
 def _quoted(draw: Draw, text: str) -> str:
-    style = draw(st.integers(0, 3))
+    style = draw.integer(0, 3)
     if style == 0:
         return f'"{text}"'
     return f"'{text}'" if style == 1 else text
@@ -109,7 +160,7 @@ def _env(draw: Draw) -> Value:
     choices = ("A=b", "B=c", "A=", "C=d=e", '"A B=c"', "A", "=b", "null", "1", '""')
     return [
         _pick(draw, choices[:5] if not _chance(draw, 12) else choices)
-        for _ in range(draw(st.integers(1, 2)))
+        for _ in range(draw.integer(1, 2))
     ]
 
 
@@ -193,7 +244,7 @@ def _intel_rdt(draw: Draw) -> Value:
 
 def _some(draw: Draw, make: object) -> Value:
     assert callable(make)
-    return [make(draw) for _ in range(draw(st.integers(1, 2)))]
+    return [make(draw) for _ in range(draw.integer(1, 2))]
 
 
 def _edits(draw: Draw) -> Value:
@@ -225,9 +276,9 @@ def _spoiled(draw: Draw, pairs: list[tuple[str, Value]]) -> list[tuple[str, Valu
             draw, ("*a", "[*a]", "{env: [M=m]}", "[{env: [M=1]}, {env: [M=2]}]", "x", "null")
         )
     elif pairs and _chance(draw, 2):
-        old, value = pairs[draw(st.integers(0, len(pairs) - 1))]
+        old, value = pairs[draw.integer(0, len(pairs) - 1)]
         key = _pick(draw, (old, old.upper(), old.title(), f'"{old}"', f"&k {old}"))
-    position = draw(st.integers(0, len(pairs)))
+    position = draw.integer(0, len(pairs))
     return [*pairs[:position], (key, value), *pairs[position:]]
 
 
@@ -248,7 +299,7 @@ def _spec(draw: Draw) -> Value:
     pairs: list[tuple[str, Value]] = [
         ("cdiVersion", _quoted(draw, version) if version in VERSIONS else version),
         ("kind", kind),
-        ("devices", [_device(draw) for _ in range(draw(st.integers(0, 3)))]),
+        ("devices", [_device(draw) for _ in range(draw.integer(0, 3))]),
     ]
     if _chance(draw, 3):
         pairs.append(("containerEdits", _edits(draw)))
@@ -257,7 +308,7 @@ def _spec(draw: Draw) -> Value:
             ("annotations", [(_pick(draw, ("a", "b: c", "010", "null")), _pick(draw, SCALARS))])
         )
     if _chance(draw, 6):
-        pairs = draw(st.permutations(pairs))
+        pairs = draw.shuffled(pairs)
     return _spoiled(draw, pairs)
 
 
@@ -267,7 +318,7 @@ class _Writer:
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.anchored = False
-        self.style = draw(st.integers(0, 3))
+        self.style = draw.integer(0, 3)
 
     def flow(self, value: Value, *, json: bool) -> str:
         if isinstance(value, str):
@@ -306,10 +357,11 @@ class _Writer:
         return self.block(value, indent)
 
 
-def _text(draw: Draw) -> bytes:
+def spec_bytes(draw: Draw) -> bytes:
+    """Make up the content of a spec file."""
     value = _spec(draw)
     writer = _Writer(draw)
-    shape = draw(st.integers(0, 7))
+    shape = draw.integer(0, 7)
     if shape == 0:
         text = writer.flow(value, json=True)
     elif shape == 1:
@@ -356,26 +408,24 @@ def _text(draw: Draw) -> bytes:
         text = _mutated(draw, text)
     data = text.encode("utf-8", "surrogatepass")
     if _chance(draw, 60):
-        data = draw(
-            st.sampled_from(
-                (
-                    b"",
-                    b"\xff\xfe",
-                    b"null",
-                    b"[]",
-                    b"42",
-                    b"x",
-                    b"{}",
-                    b"'",
-                    b"\xc3\x28",
-                    text.encode("utf-16", "surrogatepass"),
-                    b"a: b: c",
-                    b"\r",
-                    b"- \t- x",
-                    b"&a [*a]",
-                    b"&a {k: *a}",
-                    b"*a",
-                )
+        data = draw.choice(
+            (
+                b"",
+                b"\xff\xfe",
+                b"null",
+                b"[]",
+                b"42",
+                b"x",
+                b"{}",
+                b"'",
+                b"\xc3\x28",
+                text.encode("utf-16", "surrogatepass"),
+                b"a: b: c",
+                b"\r",
+                b"- \t- x",
+                b"&a [*a]",
+                b"&a {k: *a}",
+                b"*a",
             )
         )
     if _chance(draw, 20):
@@ -385,9 +435,9 @@ def _text(draw: Draw) -> bytes:
 
 def _mutated(draw: Draw, text: str) -> str:
     """Damage the text in one or two places."""
-    for _ in range(draw(st.integers(1, 2))):
-        position = draw(st.integers(0, max(len(text) - 1, 0)))
-        what = draw(st.integers(0, 3))
+    for _ in range(draw.integer(1, 2)):
+        position = draw.integer(0, max(len(text) - 1, 0))
+        what = draw.integer(0, 3)
         piece = _pick(
             draw,
             (
@@ -428,22 +478,32 @@ def _mutated(draw: Draw, text: str) -> str:
             text = text[:position] + piece + text[position + 1 :]
         else:
             lines = text.split("\n")
-            del lines[draw(st.integers(0, len(lines) - 1))]
+            del lines[draw.integer(0, len(lines) - 1)]
             text = "\n".join(lines)
     return text
 
 
 @st.composite
-def trees(draw: Draw) -> Tree:
+def trees(draw: st.DrawFn) -> Tree:
+    """Make up a tree that Hypothesis can shrink."""
+    return make_tree(HypothesisDraw(draw))
+
+
+def seeded_tree(seed: int) -> Tree:
+    """Make up the tree of a seed."""
+    return make_tree(RandomDraw(seed))
+
+
+def make_tree(draw: Draw) -> Tree:
     """Make up a whole tree."""
-    names = ("etc", "run", "opt.yaml")[: draw(st.sampled_from((1, 2, 2, 2, 3)))]
+    names = ("etc", "run", "opt.yaml")[: draw.choice((1, 2, 2, 2, 3))]
     layout = _Layout(draw)
     for name in names:
-        shape = draw(st.integers(0, 19))
+        shape = draw.integer(0, 19)
         if shape == 17:
             continue
         if shape == 18:
-            layout.files[name] = _text(draw)
+            layout.files[name] = spec_bytes(draw)
             continue
         place = name
         if shape == 19:
@@ -457,7 +517,7 @@ def trees(draw: Draw) -> Tree:
         dirs.reverse()
     if _chance(draw, 30):
         odd = (f"{dirs[0]}/", f"x/../{dirs[0]}", f"{dirs[0]}/a.yaml", f"./{dirs[0]}")
-        dirs[0] = draw(st.sampled_from(odd))
+        dirs[0] = draw.choice(odd)
     return Tree(
         tuple(dirs),
         layout.files,
@@ -482,24 +542,27 @@ class _Layout:
         """Put files, links and folders into a directory."""
         draw = self.draw
         self.folders.append(place)
-        for stem in ("a", "b", ".c")[: draw(st.sampled_from((1, 1, 2, 2, 3)))]:
+        for stem in ("a", "b", ".c")[: draw.choice((1, 1, 2, 2, 3))]:
             extensions = EXTENSIONS if _chance(draw, 8) else EXTENSIONS[:2]
             self._entry(place, f"{stem}{_pick(draw, extensions)}")
         if _chance(draw, 25):
-            self.modes[place] = draw(st.sampled_from((0o000, 0o444, 0o111, 0o555)))
+            # Without the right to enter, only the directory itself knows what its entries are.
+            inner = any(each.startswith(f"{place}/") for each in self.folders)
+            modes = (0o000, 0o111, 0o555) if inner else (0o000, 0o444, 0o111, 0o555)
+            self.modes[place] = draw.choice(modes)
 
     def _entry(self, place: str, name: str) -> None:
         draw = self.draw
         path = f"{place}/{name}"
-        shape = draw(st.integers(0, 39))
+        shape = draw.integer(0, 39)
         if shape == 36:
             targets = ("nowhere", "a.yaml", "b.json", ".", "../etc/a.yaml", name)
-            self.links[path] = draw(st.sampled_from(targets))
+            self.links[path] = draw.choice(targets)
         elif shape == 37:
             self.folders.append(path)
-            self.files[f"{path}/x.yaml"] = _text(draw)
+            self.files[f"{path}/x.yaml"] = spec_bytes(draw)
         else:
-            self.files[path] = _text(draw)
+            self.files[path] = spec_bytes(draw)
             if shape == 38:
                 self.modes[path] = 0o000
             elif shape == 39:
@@ -508,7 +571,7 @@ class _Layout:
 
 def _asked(draw: Draw) -> tuple[str, ...]:
     asked = []
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw.integer(1, 3)):
         if _chance(draw, 8):
             asked.append(
                 _pick(draw, ("", "d0", "vendor.com/gpu", "/dev/null", "v/c=d", "vendor.com/gpu=é"))

@@ -24,7 +24,9 @@ _INDENT = 4
 _BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _OLD_BOOLS = YES | NO
 _ALWAYS = frozenset(("cdiVersion", "kind", "devices", "name", "path", "hookName", "containerPath"))
-_ANALYSER = Emitter(None)  # type: ignore[arg-type] # only its analysis is used, no stream
+_ANALYSER = Emitter(None, allow_unicode=True)  # type: ignore[arg-type] # no stream, only analysis
+# go-yaml shows these; anything beyond the basic plane is written as an escape.
+_SHOWN = re.compile("[\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*")
 
 
 def dump_spec(spec: Spec, *, keep_version: bool = False) -> bytes:
@@ -73,7 +75,7 @@ def _pair(name: str, value: object, kind: Type, column: int) -> Iterator[str]:
     yield lead
     if isinstance(kind, TextMap) and isinstance(value, Mapping):
         for key in sorted(value, key=_natural):
-            yield from _scalar_lines(f"{' ' * inner}{_scalar(key)}: ", value[key], inner + _INDENT)
+            yield from _scalar_lines(f"{' ' * inner}{_key(key)}: ", value[key], inner + _INDENT)
     elif isinstance(kind, Sequence) and isinstance(value, tuple):
         for item in value:
             yield from _item(item, kind.item, inner)
@@ -82,7 +84,11 @@ def _pair(name: str, value: object, kind: Type, column: int) -> Iterator[str]:
 def _item(item: object, kind: Scalar | Struct, column: int) -> Iterator[str]:
     lead = " " * column + "- "
     if isinstance(kind, Scalar):
-        yield from _scalar_lines(lead, item, _INDENT * ((column + _INDENT) // _INDENT))
+        # With an indentation hint yaml.v3 writes what it cannot read: the text is indented by 2.
+        if isinstance(item, str) and "\n" in item and item[0] in " \n":
+            yield lead + _double_quoted(item)
+        else:
+            yield from _scalar_lines(lead, item, column + 2)
         return
     lines = list(_mapping(item, kind, column + 2))
     yield lead + lines[0].lstrip(" ") if lines else lead + "{}"
@@ -103,7 +109,7 @@ def _scalar_lines(lead: str, value: object, column: int) -> Iterator[str]:
 
 
 def _may_be_literal(text: str) -> bool:
-    return bool(_ANALYSER.analyze_scalar(text).allow_block) and text.isprintable() is False
+    return bool(_ANALYSER.analyze_scalar(text).allow_block and _SHOWN.fullmatch(text))
 
 
 def _scalar(value: object) -> str:
@@ -114,12 +120,17 @@ def _scalar(value: object) -> str:
     tag = resolve("", value, v3=True)[0]
     plain = tag == STR and value not in _OLD_BOOLS and not _BASE60.fullmatch(value)
     analysis = _ANALYSER.analyze_scalar(value)
-    if plain and "\n" not in value:
-        if analysis.allow_block_plain and value != "<<":
+    if plain and "\n" not in value and _SHOWN.fullmatch(value):
+        if analysis.allow_block_plain:
             return value
         if analysis.allow_single_quoted and value:
             return "'" + value.replace("'", "''") + "'"
     return _double_quoted(value)
+
+
+def _key(key: str) -> str:
+    # The library leaves this one bare, where its own reader takes it for a merge.
+    return "'<<'" if key == "<<" else _scalar(key)
 
 
 _ESCAPES = {
@@ -135,7 +146,6 @@ _ESCAPES = {
     '"': '"',
     "\\": "\\",
     "\x85": "N",
-    "\xa0": "_",
     "\u2028": "L",
     "\u2029": "P",
 }
@@ -149,7 +159,7 @@ def _escaped(character: str) -> str:
     if character in _ESCAPES:
         return "\\" + _ESCAPES[character]
     code = ord(character)
-    if 0x20 <= code <= 0x7E or (character.isprintable() and code != 0xFEFF):  # noqa: PLR2004 - ASCII
+    if _SHOWN.fullmatch(character):
         return character
     if code <= 0xFF:  # noqa: PLR2004 - one byte
         return f"\\x{code:02X}"

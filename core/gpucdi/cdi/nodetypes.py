@@ -6,7 +6,7 @@ Owns: the node classes and the bounds on them. Must not know: where nodes come f
 from __future__ import annotations
 
 NESTING_LIMIT = 100
-NODE_LIMIT = 500_000
+NODE_LIMIT = 100_000
 
 
 class UnreadableYamlError(ValueError):

@@ -101,17 +101,23 @@ func cache(r request, result answer) {
 		device := cache.GetDevice(name)
 		spec := device.GetSpec()
 		minimum, _ := cdi.MinimumRequiredVersion(spec.Spec)
-		specs[name] = answer{"path": spec.GetPath(), "min": minimum, "device": device.Device, "spec": spec.Spec}
+		// As text at once: up to 1.1.1 an injection writes what it finds on the host into the cache.
+		asRead, _ := json.Marshal(answer{
+			"path": spec.GetPath(), "min": minimum, "device": device.Device, "spec": spec.Spec,
+		})
+		specs[name] = json.RawMessage(asRead)
 	}
 	result["defined"] = specs
 	if len(r.Devices) > 0 {
 		container := &oci.Spec{}
 		unresolved, err := cache.InjectDevices(container, r.Devices...)
 		result["unresolved"], result["injecterr"] = unresolved, text(err)
-		if container.Process != nil {
-			result["env"] = container.Process.Env
+		if err == nil {
+			if container.Process != nil {
+				result["env"] = container.Process.Env
+			}
+			result["mounts"] = len(container.Mounts)
 		}
-		result["mounts"] = len(container.Mounts)
 	}
 }
 
