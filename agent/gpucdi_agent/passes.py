@@ -15,9 +15,10 @@ from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
 from gpucdi.programs import Programs
-from gpucdi.repair import Generation, Plan, WriteFile, plan, removal, sha256_text, wanted
+from gpucdi.repair import Generation, Plan, plan, removal, sha256_text, wanted
 from gpucdi_agent.backoff import Backoff
 from gpucdi_agent.generator import Generator
+from gpucdi_agent.handover import handover
 from gpucdi_agent.holds import DISPUTED, HoldKeeper, Situation
 from gpucdi_agent.inventory import Count, take_inventory
 from gpucdi_agent.nvml import Nvml
@@ -191,13 +192,7 @@ class NodePass:
         if hold is not None and hold.reason == DISPUTED:
             return Plan()
         if hold is not None:
-            shrunk = plan(assessment, host, (), {})
-            actions = tuple(
-                action
-                for action in shrunk.actions
-                if not isinstance(action, WriteFile) or not action.added
-            )
-            return replace(shrunk, actions=actions, refusals=())
+            return handover(assessment.observation, host)
         generations = wanted(assessment, host)
         generated = {item.kind: self._generate(item) for item in generations}
         planned = plan(assessment, host, generations, generated)

@@ -206,6 +206,31 @@ def test_fewer_gpus_than_the_kernel_has_hold_repairs(bench: Bench) -> None:
     assert result.status.hold.reason == "FewerGpusThanKernel"
 
 
+@pytest.mark.parametrize("trouble", ["fewer", "silent"])
+def test_what_nvml_does_not_see_for_a_moment_costs_no_name(bench: Bench, trouble: str) -> None:
+    bench.run()
+    before = bench.files()
+    if trouble == "fewer":
+        bench.nvml.gpus = replace(c00.GPUS, devices=c00.GPUS.devices[:1])
+    else:
+        bench.nvml.failure = NvmlFailure.TIMEOUT
+
+    assert bench.run().records == ()
+    assert bench.files() == before
+
+
+def test_under_a_hold_only_the_names_in_conflict_leave_our_file(bench: Bench) -> None:
+    bench.run()
+    (bench.host.root / "etc/cdi/foreign.yaml").write_bytes(c00.generated(("0",), gpu=1))
+
+    (record,) = bench.run(replace(AUTO, hold=Hold("DriverUpgrade"))).records
+
+    assert (record.result, record.added, record.removed) == ("Succeeded", 0, 1)
+    own = bench.host.read(OWN)
+    assert b'name: "0"' not in own
+    assert b'name: "1"' in own
+
+
 def test_a_hold_keeps_the_time_it_began(bench: Bench) -> None:
     bench.nvml.failure = NvmlFailure.UNKNOWN
     first = bench.run().status.hold
