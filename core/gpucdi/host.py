@@ -63,12 +63,15 @@ class CaptureFacts:
 
     ``programs`` maps a host path to that program's ``--version`` output, ``engines`` an engine's
     name to its running version, ``read_as_uid`` is the user that the engine reads specs as.
+    ``arguments`` and ``environments`` are those of the running engines, by name, where known.
     """
 
     devices: Mapping[str, FileStat] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
     modes: Mapping[str, int] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     read_as_uid: int = 0
     problem: str | None = None
 
@@ -308,8 +311,30 @@ def _capture_facts(content: Mapping[str, object]) -> CaptureFacts:
         programs={normal(path): text for path, text in _texts(content, "programs").items()},
         modes={normal(path): int(text, 8) for path, text in _texts(content, "modes").items()},
         engines=_texts(content, "engines"),
+        arguments=_arguments(content),
+        environments={
+            name: _texts(process, "environment")
+            for name, process in _objects(content, "processes").items()
+            if process.get("environment") is not None
+        },
         read_as_uid=int(str(content.get("readAsUid", 0))),
     )
+
+
+def _objects(content: Mapping[str, object], key: str) -> dict[str, Mapping[str, object]]:
+    found = content.get(key, {})
+    if not isinstance(found, Mapping) or not all(isinstance(v, Mapping) for v in found.values()):
+        raise TypeError(f"{key} is not an object of objects")
+    return {str(name): value for name, value in found.items()}
+
+
+def _arguments(content: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    arguments = {}
+    for name, process in _objects(content, "processes").items():
+        listed = process.get("arguments")
+        if isinstance(listed, list):
+            arguments[name] = tuple(map(str, listed))
+    return arguments
 
 
 def _texts(content: Mapping[str, object], key: str) -> dict[str, str]:

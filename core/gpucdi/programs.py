@@ -39,17 +39,20 @@ class CapturedPrograms:
 
     versions: Mapping[str, str] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, host: HostTree) -> CapturedPrograms:
         """Take the answers from the tree's own capture file."""
-        return cls(versions=host.capture.programs, engines=host.capture.engines)
+        facts = host.capture
+        return cls(facts.programs, facts.engines, facts.arguments, facts.environments)
 
     def version_output(self, path: str) -> str | None:
         """Return the captured output, or ``None``."""
         return self.versions.get(normal(path))
 
     def engine(self, name: str) -> EngineProcess | None:
-        """Return the captured version as a process of which nothing else is known."""
-        version = self.engines.get(name)
-        return None if version is None else EngineProcess(version=version)
+        """Return what was captured of the running engine, ``None`` if nothing was."""
+        known = (self.engines.get(name), self.arguments.get(name), self.environments.get(name))
+        return None if known == (None, None, None) else EngineProcess(*known)

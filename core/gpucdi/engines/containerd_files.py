@@ -188,15 +188,21 @@ def effective(files: tuple[ConfigFile, ...], running: Release) -> EffectiveConfi
     if running < (2, 3, 0):
         return _effective_2_0(files)
     if running < (2, 3, 5):
-        for file in files[1:]:
-            if file.version > max(files[0].version, 1) and files[0].version:
-                raise RefusedError(
-                    f"drop-in config version {file.version} higher than root config version "
-                    f"{files[0].version}",
-                    file.path,
-                    "version",
-                )
+        _refuse_newer_drop_in(files)
     return _effective_2_3(files)
+
+
+def _refuse_newer_drop_in(files: tuple[ConfigFile, ...]) -> None:
+    root = 0
+    for file in files:
+        # The first file that states a version counts as the root.
+        root = root or file.version
+        if file.version > root:
+            raise RefusedError(
+                f"drop-in config version {file.version} higher than root config version {root}",
+                file.path,
+                "version",
+            )
 
 
 def _refuse_newer(version: int, highest: int, files: tuple[ConfigFile, ...]) -> None:
