@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gpucdi.api.names import GROUP, LEASE_PREFIX, NAMESPACE, PLURAL_STATUS, VERSION
+from gpucdi.api.names import GROUP, LEASE_PREFIX, NAMESPACE, PLURAL_POLICY, PLURAL_STATUS, VERSION
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 CORE_EVENTS = "/api/v1/events"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 STATUSES = f"/apis/{GROUP}/{VERSION}/{PLURAL_STATUS}"
+POLICIES = f"/apis/{GROUP}/{VERSION}/{PLURAL_POLICY}"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -30,6 +31,11 @@ def gpu_cdi_status(node_name: str) -> str:
 def gpu_cdi_status_status(node_name: str) -> str:
     """Return the path of the status subresource of the GpuCdiStatus of a Node."""
     return f"{STATUSES}/{node_name}/status"
+
+
+def policy_status(name: str) -> str:
+    """Return the path of the status subresource of a GpuCdiPolicy."""
+    return f"{POLICIES}/{name}/status"
 
 
 def pod(namespace: str, name: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import kopf
 
-from gpucdi.api.names import GROUP, PLURAL_STATUS, VERSION
+from gpucdi.api.names import GROUP, PLURAL_POLICY, PLURAL_STATUS, VERSION
 from gpucdi_kube import Credentials
 
 TOKEN_LIFETIME = timedelta(minutes=10)
@@ -51,6 +51,9 @@ class Listener(Protocol):
 
     def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a GpuCdiStatus."""
+
+    def saw_policy(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a GpuCdiPolicy."""
 
     def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a RuntimeClass."""
@@ -144,6 +147,9 @@ def registry(listener: Listener, credentials: Credentials) -> kopf.OperatorRegis
     async def status(event: kopf.RawEvent, **_: Any) -> None:
         listener.saw_status(event["object"], deleted=event["type"] == "DELETED")
 
+    async def policy(event: kopf.RawEvent, **_: Any) -> None:
+        listener.saw_policy(event["object"], deleted=event["type"] == "DELETED")
+
     async def runtime_class(event: kopf.RawEvent, **_: Any) -> None:
         listener.saw_runtime_class(event["object"], deleted=event["type"] == "DELETED")
 
@@ -154,6 +160,7 @@ def registry(listener: Listener, credentials: Credentials) -> kopf.OperatorRegis
     kopf.on.login(registry=made)(login)
     kopf.on.event("", "v1", "nodes", registry=made)(node)
     kopf.on.event(GROUP, VERSION, PLURAL_STATUS, registry=made)(status)
+    kopf.on.event(GROUP, VERSION, PLURAL_POLICY, registry=made)(policy)
     kopf.on.event("node.k8s.io", "v1", "runtimeclasses", registry=made)(runtime_class)
     kopf.on.event("", "v1", "events", registry=made)(warning)
     return made
@@ -190,6 +197,10 @@ class Forwarder:
     def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Pass on a GpuCdiStatus."""
         self._pass(partial(self.listener.saw_status, body, deleted=deleted))
+
+    def saw_policy(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Pass on a GpuCdiPolicy."""
+        self._pass(partial(self.listener.saw_policy, body, deleted=deleted))
 
     def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Pass on a RuntimeClass."""

@@ -28,6 +28,7 @@ from gpucdi_kube.credentials import find
 from gpucdi_operator import adapters, health
 from gpucdi_operator.events import Recorder
 from gpucdi_operator.fleet import Fleet
+from gpucdi_operator.governor import Governor
 from gpucdi_operator.leader import Elector
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
@@ -70,8 +71,21 @@ class Operator:
         self.node_queue: KeyedQueue[str] = KeyedQueue("nodes", self.clock, failed)
         self.pod_queue: KeyedQueue[PodKey] = KeyedQueue("pods", self.clock, failed)
         self.nodes = NodeReconciler(self.api, self.store, self.clock, self.metrics)
-        self.pods = self._pods()
-        self.fleet = Fleet(self.api, self.store, self.metrics, self.pods, self.node_queue)
+        recorder = Recorder(self.api, self.clock, self.metrics, self.identity)
+        self.pods = self._pods(recorder)
+        self.governor = Governor(
+            self.api,
+            self.store,
+            self.clock,
+            self.metrics,
+            recorder,
+            self.nodes,
+            self.node_queue,
+            options.timing.governor_s,
+        )
+        self.fleet = Fleet(
+            self.api, self.store, self.metrics, self.pods, self.node_queue, self.governor
+        )
         self.silence = Silence(self.api, self.store, self.clock, options.timing, options.namespace)
         self.port = 0
         self.seeded = asyncio.Event()
@@ -158,12 +172,14 @@ class Operator:
     async def _lead(self) -> None:
         timing = self.options.timing
         await self.seeded.wait()
+        await self._once(self.governor.look)
         self.fleet.enqueue_all()
         async with asyncio.TaskGroup() as group:
             workers = self.options.workers
             group.create_task(self.node_queue.work(self.nodes.reconcile, workers))
             group.create_task(self.pod_queue.work(self.pods.reconcile, workers))
             group.create_task(self._once(self.fleet.take_over))
+            group.create_task(self._once(self.governor.run))
             group.create_task(self._every(timing.lease_sweep_s, self._sweep))
             group.create_task(self._every(timing.pod_resync_s, self.fleet.resync_pods))
             group.create_task(self._every(timing.resync_s, self._resync, first=False))
@@ -230,8 +246,7 @@ class Operator:
         )
         return Elector(api, self.clock, timing, self.identity, self.options.namespace)
 
-    def _pods(self) -> PodReconciler:
-        recorder = Recorder(self.api, self.clock, self.metrics, self.identity)
+    def _pods(self, recorder: Recorder) -> PodReconciler:
         return PodReconciler(
             self.api,
             self.store,

@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpucdi.api import fields
-from gpucdi.api.names import EVENT_CONTROLLER
+from gpucdi.api.names import EVENT_CONTROLLER, NOTE_LIMIT_BYTES
+from gpucdi.diagnosis.render import fit
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_kube.api import MERGE_PATCH
 from gpucdi_kube.clock import rfc3339_micro
 from gpucdi_kube.errors import AlreadyExists, NotFound
 from gpucdi_operator.metrics import Metrics
 
-LABEL_KEY = "gpucdi.io/cause"
+LABEL_CAUSE = "gpucdi.io/cause"
+CLUSTER_NAMESPACE = "default"
 NAME_LIMIT = 253
 INSTANCE_LIMIT = 128
 _HASH_LENGTH = 16
@@ -27,7 +29,7 @@ _HASH_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing to say about a Pod. ``key`` tells apart what has the same reason."""
+    """One thing to say about an object. ``key`` tells apart what has the same reason."""
 
     type: str  # Normal | Warning
     reason: str
@@ -35,18 +37,22 @@ class Note:
     text: str
     key: str = ""
     field_path: str = ""
+    cause: str = ""
 
 
-def event_name(pod_name: str, pod_uid: str, reason: str, key: str) -> str:
-    """Return ``<pod>.<hash>``, the same for the same Pod, reason and key on every replica."""
-    subject = f"{pod_uid}\0{reason}\0{key}"
+def event_name(about: str, uid: str, reason: str, key: str) -> str:
+    """Return ``<name>.<hash>``, the same for the same object, reason and key on every replica."""
+    subject = f"{uid}\0{reason}\0{key}"
     digest = hashlib.sha256(subject.encode()).hexdigest()[:_HASH_LENGTH]
-    return f"{pod_name[: NAME_LIMIT - _HASH_LENGTH - 1]}.{digest}"
+    return f"{about[: NAME_LIMIT - _HASH_LENGTH - 1]}.{digest}"
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes Events. ``identity`` is this replica's name."""
+    """Writes Events. ``identity`` is this replica's name.
+
+    Events about cluster-scoped objects live in the namespace ``default``.
+    """
 
     api: KubeApi
     clock: Clock
@@ -54,20 +60,20 @@ class Recorder:
     identity: str
 
     async def record(
-        self, pod: Mapping[str, object], note: Note, *, node_uid: str = "", again: bool = False
+        self, about: Mapping[str, object], note: Note, *, node_uid: str = "", again: bool = False
     ) -> bool:
-        """Create the Event and return whether it is new.
+        """Create the Event about an object and return whether it is new.
 
         Where the Event exists already it is left alone, unless ``again`` says that the fault was
         observed anew: then it becomes, or continues, a series.
         """
-        meta = fields.mapping(pod, "metadata")
-        namespace = fields.text(meta, "namespace")
+        meta = fields.mapping(about, "metadata")
+        namespace = fields.text(meta, "namespace", CLUSTER_NAMESPACE)
         name = event_name(
             fields.text(meta, "name"), fields.text(meta, "uid"), note.reason, note.key
         )
         try:
-            body = self._body(pod, note, name, node_uid)
+            body = self._body(about, note, name, node_uid)
             await self.api.create(paths.events(namespace), body)
         except AlreadyExists:
             if again:
@@ -89,11 +95,13 @@ class Recorder:
             return
         self.metrics.events.labels(note.reason, "series").inc()
 
-    def _body(self, pod: Mapping[str, object], note: Note, name: str, node_uid: str) -> KubeObject:
-        meta, spec = fields.mapping(pod, "metadata"), fields.mapping(pod, "spec")
+    def _body(
+        self, about: Mapping[str, object], note: Note, name: str, node_uid: str
+    ) -> KubeObject:
+        meta, spec = fields.mapping(about, "metadata"), fields.mapping(about, "spec")
         regarding = {
-            "apiVersion": "v1",
-            "kind": "Pod",
+            "apiVersion": fields.text(about, "apiVersion", "v1"),
+            "kind": fields.text(about, "kind", "Pod"),
             "namespace": fields.text(meta, "namespace"),
             "name": fields.text(meta, "name"),
             "uid": fields.text(meta, "uid"),
@@ -107,15 +115,15 @@ class Recorder:
             "kind": "Event",
             "metadata": {
                 "name": name,
-                "namespace": fields.text(meta, "namespace"),
+                "namespace": fields.text(meta, "namespace", CLUSTER_NAMESPACE),
                 # By which a later leader knows what it need not explain again.
-                "labels": {LABEL_KEY: note.key} if note.key else {},
+                "labels": {LABEL_CAUSE: note.cause} if note.cause else {},
             },
             "eventTime": rfc3339_micro(self.clock.now()),
             "type": note.type,
             "reason": note.reason,
             "action": note.action,
-            "note": note.text,
+            "note": fit(note.text, NOTE_LIMIT_BYTES),
             "reportingController": EVENT_CONTROLLER,
             "reportingInstance": self.identity[:INSTANCE_LIMIT],
             "regarding": {key: value for key, value in regarding.items() if value},

@@ -14,11 +14,12 @@ from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
 from gpucdi_kube import KubeApi, paths
 from gpucdi_operator.diagnosing import REASONS, tells_of_cdi
-from gpucdi_operator.events import LABEL_KEY
+from gpucdi_operator.events import LABEL_CAUSE
+from gpucdi_operator.governor import Governor
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.pods import PodKey, PodReconciler, key_of
 from gpucdi_operator.queue import KeyedQueue
-from gpucdi_operator.store import NodeRecord, StatusRecord, Store
+from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 
 NODE_PAGE = 250
 EVENTS_V1 = "/apis/events.k8s.io/v1/events"
@@ -33,6 +34,7 @@ class Fleet:
     metrics: Metrics
     pods: PodReconciler
     node_queue: KeyedQueue[str]
+    governor: Governor
 
     def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a Node."""
@@ -41,6 +43,7 @@ class Fleet:
             self.store.nodes.pop(record.name, None)
         elif self.store.put_node(record):
             self.node_queue.add(record.name)
+            self.governor.wake.set()
 
     def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a GpuCdiStatus."""
@@ -51,8 +54,18 @@ class Fleet:
                 self._forget_status(record.name)
         elif self.store.put_status(record):
             self.node_queue.add(record.name)
+            self.governor.wake.set()
             if before is None or before.status.kinds != record.status.kinds:
                 self.pods.look_at_node(record.name)
+
+    def saw_policy(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take a GpuCdiPolicy."""
+        record = PolicyRecord.of(body)
+        if deleted:
+            self.store.policies.pop(record.name, None)
+            self.governor.wake.set()
+        elif self.store.put_policy(record):
+            self.governor.wake.set()
 
     def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a RuntimeClass."""
@@ -75,6 +88,12 @@ class Fleet:
         """List everything that is kept and drop what no longer exists."""
         async for body in self.api.list(paths.RUNTIME_CLASSES):
             self.saw_runtime_class(body, deleted=False)
+        policies = set(self.store.policies)
+        async for body in self.api.list(paths.POLICIES):
+            policies.discard(PolicyRecord.of(body).name)
+            self.saw_policy(body, deleted=False)
+        for name in policies:
+            del self.store.policies[name]
         before = dict(self.store.statuses)
         present: set[str] = set()
         async for body in self.api.list(paths.STATUSES):
@@ -118,7 +137,7 @@ class Fleet:
             about = fields.mapping(body, "regarding")
             key = PodKey(*(fields.text(about, name) for name in ("namespace", "name", "uid")))
             labels = fields.mapping(fields.mapping(body, "metadata"), "labels")
-            found[key] = fields.text(labels, LABEL_KEY)
+            found[key] = fields.text(labels, LABEL_CAUSE)
         return found
 
     def _forget_status(self, name: str) -> None:

@@ -80,6 +80,12 @@ class Metrics:
             ["verb", "code"],
             registry=registry,
         )
+        self.breaker = Gauge(
+            "gpucdi_breaker_open",
+            "1 while the breaker of a policy stops repairs.",
+            ["policy"],
+            registry=registry,
+        )
         self.queue_depth = Gauge(
             "gpucdi_operator_queue_depth", "Keys that wait.", ["queue"], registry=registry
         )

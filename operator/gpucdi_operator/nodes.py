@@ -17,6 +17,7 @@ from gpucdi_kube.errors import NotFound
 from gpucdi_operator import decide
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
+from gpucdi_operator.policies import Ruling, spec_of
 from gpucdi_operator.store import NodeRecord, StatusRecord, Store
 
 REQUEST_KINDS = 64
@@ -25,13 +26,19 @@ REQUEST_NAMES = 256
 
 @dataclass(slots=True)
 class NodeReconciler:
-    """See the module. ``requests`` are names that failing Pods asked for, by node and kind."""
+    """See the module.
+
+    ``requests`` are names that failing Pods asked for, by node and kind; ``rulings`` what policies
+    say of each node.
+    """
 
     api: KubeApi
     store: Store
     clock: Clock
     metrics: Metrics
     requests: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    rulings: dict[str, Ruling] = field(default_factory=dict)
+    _settled: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     async def reconcile(self, name: str) -> None:
         """Bring the cluster to what is decided for the node ``name``."""
@@ -86,24 +93,63 @@ class NodeReconciler:
 
     async def _spec(self, node: NodeRecord, record: StatusRecord) -> None:
         requests = merged(record.intent.requests, self.requests.get(node.name, {}))
-        if requests == record.intent.requests and node.uid in record.owner_uids:
+        ruling = self.rulings.get(node.name)
+        if ruling is None:
+            # Not ruled over yet: writing now would take back what a policy has set. The governor
+            # comes back with this node.
             return
-        owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-        body: KubeObject = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND_STATUS,
-            # With its uid: an object that was re-created meanwhile is not brought back to life.
-            "metadata": {"name": node.name, "uid": record.uid, "ownerReferences": [owner]},
-            "spec": {
-                "nodeName": node.name,
-                "requests": [{"kind": item.kind, "names": list(item.names)} for item in requests],
-            },
-        }
+        if (
+            requests == record.intent.requests
+            and node.uid in record.owner_uids
+            and ruling.is_met_by(record.intent)
+        ):
+            return
+        settled = (record.uid, record.generation, node.uid, ruling, requests)
+        if self._settled.get(node.name) == settled:
+            # What still differs was set by a person, where no policy has a say.
+            return
+        body = _spec_body(node, record, requests, ruling, rfc3339(self.clock.now()))
         answer = await self.api.apply(
             paths.gpu_cdi_status(node.name), body, field_manager=OPERATOR_MANAGER, force=True
         )
-        self.store.put_status(StatusRecord.of(answer))
-        log("spec written", node=node.name, kinds=[item.kind for item in requests])
+        written = StatusRecord.of(answer)
+        self.store.put_status(written)
+        self._settled[node.name] = (
+            written.uid,
+            written.generation,
+            node.uid,
+            ruling,
+            written.intent.requests,
+        )
+        if written.generation != record.generation:
+            log(
+                "spec written",
+                node=node.name,
+                policy=ruling.policy,
+                mode=written.intent.mode.value,
+                hold=written.intent.hold and written.intent.hold.reason,
+            )
+
+
+def _spec_body(
+    node: NodeRecord,
+    record: StatusRecord,
+    requests: tuple[NameRequest, ...],
+    ruling: Ruling,
+    now: str,
+) -> KubeObject:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": KIND_STATUS,
+        # With its uid: an object that was deleted meanwhile is not brought back to life.
+        "metadata": {"name": node.name, "uid": record.uid, "ownerReferences": [owner]},
+        "spec": {
+            "nodeName": node.name,
+            "requests": [{"kind": item.kind, "names": list(item.names)} for item in requests],
+            **spec_of(ruling, record, now),
+        },
+    }
 
 
 def merged(

@@ -202,6 +202,7 @@ def _explaining(item: Explanation, node: str) -> Note:
         "Start",
         item.note(node),
         key=item.cause,
+        cause=item.cause,
         field_path=f"spec.{spec_list}{{{container}}}" if container else "",
     )
 

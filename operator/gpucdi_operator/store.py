@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from gpucdi.api import Condition, Intent, NodeStatus, fields, read_status
 from gpucdi.api.names import NODE_CONDITION
+from gpucdi.api.policy import BreakerStatus, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,37 @@ class StatusRecord:
         return self.status.missing > 0 or self.status.cause is not None
 
 
-R = TypeVar("R", NodeRecord, StatusRecord)
+@dataclass(frozen=True, slots=True)
+class PolicyRecord:
+    """One GpuCdiPolicy with what we wrote into its status."""
+
+    name: str
+    uid: str
+    policy: Policy
+    breaker: BreakerStatus
+    conditions: tuple[Condition, ...] = ()
+    generation: int = 0
+    version: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, object]) -> PolicyRecord:
+        """Reduce a GpuCdiPolicy."""
+        meta, status = fields.mapping(body, "metadata"), fields.mapping(body, "status")
+        name = fields.text(meta, "name")
+        return cls(
+            name=name,
+            uid=fields.text(meta, "uid"),
+            policy=Policy.from_json(name, body.get("spec")),
+            breaker=BreakerStatus.from_json(status.get("breaker")),
+            conditions=tuple(
+                Condition.from_json(item) for item in fields.objects(status, "conditions")
+            ),
+            generation=fields.integer(meta, "generation"),
+            version=_version(meta),
+        )
+
+
+R = TypeVar("R", NodeRecord, StatusRecord, PolicyRecord)
 
 
 @dataclass(slots=True)
@@ -90,6 +121,7 @@ class Store:
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     statuses: dict[str, StatusRecord] = field(default_factory=dict)
     handlers: dict[str, str] = field(default_factory=dict)
+    policies: dict[str, PolicyRecord] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
 
     def put_node(self, record: NodeRecord) -> bool:
@@ -99,6 +131,10 @@ class Store:
     def put_status(self, record: StatusRecord) -> bool:
         """Keep a GpuCdiStatus; tell whether anything that we decide with has changed."""
         return _put(self.statuses, record.name, record)
+
+    def put_policy(self, record: PolicyRecord) -> bool:
+        """Keep a GpuCdiPolicy; tell whether anything that we decide with has changed."""
+        return _put(self.policies, record.name, record)
 
     def put_runtime_class(self, body: Mapping[str, object]) -> None:
         """Keep which handler a RuntimeClass names."""

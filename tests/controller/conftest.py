@@ -29,10 +29,11 @@ QUICK = Timing(
     missing_lease_s=30.0,
     pod_get_s=0.3,
     pod_recheck_s=0.3,
+    governor_s=0.5,
 )
 
 
-WATCHED = ("nodes", "gpucdistatuses", "events", "runtimeclasses")
+WATCHED = ("nodes", "gpucdistatuses", "gpucdipolicies", "events", "runtimeclasses")
 
 
 @pytest.fixture

@@ -126,6 +126,13 @@ class Scene:
         self.api.put("gpucdistatuses", {**body, "status": write_status(status)})
         self.lease(name)
 
+    def policy(self, name: str, **spec: Any) -> None:
+        """Create or change a GpuCdiPolicy with the defaults that the schema fills in."""
+        repair = {"mode": "Auto", **spec.pop("repair", {})}
+        kinds = {"strategies": ["uuid", "index"], "none": False, **spec.pop("kinds", {})}
+        body = {"priority": 0, "nodeSelector": {}, **spec, "repair": repair, "kinds": kinds}
+        self.api.put("gpucdipolicies", {"metadata": {"name": name}, "spec": body})
+
     def lease(self, name: str, age_s: float = 0.0, duration_s: int = 180) -> None:
         """Renew an agent's Lease, as of ``age_s`` seconds ago."""
         moment = datetime.now(UTC) - timedelta(seconds=age_s)

@@ -59,6 +59,7 @@ async def test_the_incident_on_a_real_server_with_the_granted_rights(
     scene.runtime_class()
     scene.node("gpu-17")
     scene.agent_says("gpu-17", node_status(drifted=True))
+    scene.policy("p", repair={"mode": "Observe"})
     bearer = token(apiserver, "gpucdi-operator")
     credentials = Credentials(
         apiserver.url, StaticAuthorization(f"Bearer {bearer}"), ca_file=str(apiserver.ca_file)
@@ -252,6 +253,7 @@ async def test_the_operator_needs_every_right_that_it_has_and_no_other(
 ) -> None:
     scene.node("gpu-17")
     scene.agent_says("gpu-17", node_status(drifted=True))
+    scene.policy("p")
     credentials = Credentials(api.url, StaticAuthorization("Bearer gpucdi-operator"))
     timing = QUICK.__class__(
         **{name: getattr(QUICK, name) for name in QUICK.__slots__} | {"event_refresh_s": 0.5}

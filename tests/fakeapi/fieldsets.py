@@ -154,20 +154,17 @@ def _merged_list(
     return list(by_identity.values())
 
 
-def _remove(body: Any, path: Path, keys: MergeKeys) -> None:
-    """Remove one field or item; containers that become empty stay, as on the real server."""
-    at: Any = body
-    names: tuple[str, ...] = ()
-    for part in path[:-1]:
-        if isinstance(part, Item):
-            at = next((entry for entry in at if identity(entry, keys[names]) == part), None)
-        else:
-            names = (*names, part)
-            at = at.get(part) if isinstance(at, dict) else None
-        if at is None:
-            return
-    last = path[-1]
-    if isinstance(last, Item):
-        at[:] = [entry for entry in at if identity(entry, keys[names]) != last]
-    elif isinstance(at, dict):
-        at.pop(last, None)
+def _remove(at: Any, path: Path, keys: MergeKeys, names: tuple[str, ...] = ()) -> None:
+    """Remove one field or item, and the containers that this leaves empty."""
+    first, rest = path[0], path[1:]
+    if isinstance(first, Item):
+        found = [entry for entry in at if identity(entry, keys[names]) == first]
+        if found and rest:
+            _remove(found[0], rest, keys, names)
+        if found and (not rest or not found[0]):
+            at.remove(found[0])
+    elif isinstance(at, dict) and first in at:
+        if rest:
+            _remove(at[first], rest, keys, (*names, first))
+        if not rest or at[first] in ({}, []):
+            del at[first]

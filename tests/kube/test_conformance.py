@@ -386,3 +386,24 @@ async def test_pods_of_one_node_can_be_selected(api: KubeApi, name: str) -> None
         await api.create("/api/v1/namespaces/default/pods", body)
     found = api.list(paths.PODS, field_selector=f"spec.nodeName={name}")
     assert [meta(item)["name"] async for item in found] == [f"{name}-a"]
+
+
+async def test_fields_that_are_applied_no_more_vanish_with_their_containers(
+    api: KubeApi, name: str
+) -> None:
+    await make_status(api, name)
+    path = paths.gpu_cdi_status(name)
+    repair = {"mode": "Auto", "hold": {"reason": "DriverUpgrade", "message": "told"}}
+    full = {
+        "nodeName": name,
+        "repair": repair,
+        "kinds": {"extra": ["a.com/b"], "strategies": ["uuid"], "none": False},
+        "requests": [{"kind": "a.com/b", "names": ["x", "y"]}],
+    }
+    await api.apply(path, gpu_status(name, spec=full), field_manager="operator", force=True)
+    less = gpu_status(name, spec={"nodeName": name, "repair": {"mode": "Auto"}})
+    answer = await api.apply(path, less, field_manager="operator", force=True)
+    assert answer["spec"] == {"nodeName": name, "repair": {"mode": "Auto"}}
+    none = gpu_status(name, spec={"nodeName": name})
+    answer = await api.apply(path, none, field_manager="operator", force=True)
+    assert answer["spec"] == {"nodeName": name, "repair": {"mode": "Observe"}}

@@ -6,6 +6,8 @@ GROUP = "gpucdi.io"
 VERSION = "v1alpha1"
 KIND_STATUS = "GpuCdiStatus"
 PLURAL_STATUS = "gpucdistatuses"
+KIND_POLICY = "GpuCdiPolicy"
+PLURAL_POLICY = "gpucdipolicies"
 NAMESPACE = "gpucdi-system"
 
 # Field managers of server-side apply; one per writer and subject, so that no two share a field.
@@ -24,6 +26,12 @@ CONDITION_REPAIR_SUCCEEDED = "RepairSucceeded"
 # On a Pod.
 EVENT_UNRESOLVABLE = "CdiDeviceUnresolvable"
 EVENT_RESTORED = "CdiDeviceRestored"
+# On a GpuCdiPolicy.
+EVENT_REPAIRS_STOPPED = "RepairsStopped"
+EVENT_REPAIRS_RESUMED = "RepairsResumed"
+CONDITION_REPAIRS_ALLOWED = "RepairsAllowed"
+CONDITION_GOVERNS = "Governs"
+
 EVENT_CONTROLLER = "gpucdi.io/operator"
 
 LABEL_REPAIR = "gpucdi.io/repair"

@@ -1,0 +1,158 @@
+"""``GpuCdiPolicy``: what may be done about drift on the nodes that it selects.
+
+Owns the values and their JSON, read without ever raising. Must not know: which nodes there are.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpucdi.api import fields
+from gpucdi.api.fields import Json
+from gpucdi.api.intent import NameStrategy, RepairMode
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One term of a selector; an unknown operator matches nothing."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether ``labels`` meet it; NotIn holds without the label, as in Kubernetes."""
+        match self.operator:
+            case "In":
+                return labels.get(self.key) in self.values
+            case "NotIn":
+                return labels.get(self.key) not in self.values
+            case "Exists":
+                return self.key in labels
+            case "DoesNotExist":
+                return self.key not in labels
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerConfig:
+    """When repairs stop, in percent of the governed nodes, and for how long."""
+
+    percent: int = 20
+    min_nodes: int = 5
+    window_minutes: int = 10
+    pause_minutes: int = 30
+
+
+class BreakerState(enum.StrEnum):
+    """Closed lets repairs through; Recovering too, but forgives what drifted before it."""
+
+    CLOSED = "Closed"
+    OPEN = "Open"
+    HALF_OPEN = "HalfOpen"
+    RECOVERING = "Recovering"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerStatus:
+    """Where the breaker of a policy stands. ``since`` is RFC 3339, ``trial`` the node tried."""
+
+    state: BreakerState = BreakerState.CLOSED
+    since: str = ""
+    kind: str = ""
+    cause: str = ""
+    first_node: str = ""
+    nodes: int = 0
+    trial: str = ""
+
+    @classmethod
+    def from_json(cls, source: object) -> BreakerStatus:
+        """Read the status; an unknown state is Closed, so that nothing is stopped by mistake."""
+        state = fields.text(source, "state")
+        return cls(
+            state=BreakerState(state) if state in set(BreakerState) else BreakerState.CLOSED,
+            since=fields.text(source, "since"),
+            kind=fields.text(source, "kind"),
+            cause=fields.text(source, "cause"),
+            first_node=fields.text(source, "firstNode"),
+            nodes=fields.integer(source, "nodes"),
+            trial=fields.text(source, "trial"),
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """Write the status."""
+        return fields.compact(
+            state=self.state.value,
+            since=self.since,
+            kind=self.kind,
+            cause=self.cause,
+            firstNode=self.first_node,
+            nodes=self.nodes,
+            trial=self.trial,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One policy; ``max_concurrent`` is ``None`` for no limit."""
+
+    name: str
+    priority: int = 0
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[Requirement, ...] = ()
+    mode: RepairMode = RepairMode.OBSERVE
+    max_concurrent: int | None = None
+    breaker: BreakerConfig = field(default_factory=BreakerConfig)
+    extra_kinds: tuple[str, ...] = ()
+    strategies: tuple[NameStrategy, ...] = (NameStrategy.UUID, NameStrategy.INDEX)
+    none_device: bool = False
+
+    @classmethod
+    def from_json(cls, name: str, spec: object) -> Policy:
+        """Read a spec; what is missing or wrong falls back to the default of its field."""
+        selector = fields.mapping(spec, "nodeSelector")
+        repair, kinds = fields.mapping(spec, "repair"), fields.mapping(spec, "kinds")
+        labels = fields.mapping(selector, "matchLabels")
+        mode = fields.text(repair, "mode")
+        strategies = tuple(
+            NameStrategy(item)
+            for item in fields.texts(kinds, "strategies")
+            if item in set(NameStrategy)
+        )
+        return cls(
+            name=name,
+            priority=fields.integer(spec, "priority"),
+            match_labels={key: fields.text(labels, key) for key in labels},
+            requirements=tuple(
+                Requirement(
+                    fields.text(item, "key"),
+                    fields.text(item, "operator"),
+                    fields.texts(item, "values"),
+                )
+                for item in fields.objects(selector, "matchExpressions")
+            ),
+            mode=RepairMode(mode) if mode in set(RepairMode) else RepairMode.OBSERVE,
+            max_concurrent=fields.optional_integer(repair, "maxConcurrent"),
+            breaker=_breaker(fields.mapping(repair, "breaker")),
+            extra_kinds=fields.texts(kinds, "extra"),
+            strategies=strategies or cls(name).strategies,
+            none_device=fields.boolean(kinds, "none"),
+        )
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a Node with these labels is selected."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            item.matches(labels) for item in self.requirements
+        )
+
+
+def _breaker(source: Mapping[str, object]) -> BreakerConfig:
+    usual = BreakerConfig()
+    return BreakerConfig(
+        percent=fields.integer(source, "percent", usual.percent),
+        min_nodes=fields.integer(source, "minNodes", usual.min_nodes),
+        window_minutes=fields.integer(source, "windowMinutes", usual.window_minutes),
+        pause_minutes=fields.integer(source, "pauseMinutes", usual.pause_minutes),
+    )

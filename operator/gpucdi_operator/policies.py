@@ -1,0 +1,184 @@
+"""Which policy governs a node and what follows for its spec. Pure.
+
+Owns: choice among policies, the node's label, holds that labels of other operators ask for, turns
+and the breaker. Sources of the label values: NVIDIA/k8s-operator-libs ``pkg/upgrade/consts.go``,
+NVIDIA/mig-parted ``deployments``, NVIDIA/gpu-operator ``controllers/state_manager.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpucdi.api import Hold, Intent, NameStrategy, RepairMode
+from gpucdi.api.names import LABEL_REPAIR
+from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
+from gpucdi_operator.store import NodeRecord, StatusRecord
+
+UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
+MIG_LABEL = "nvidia.com/mig.config.state"
+DEPLOY_PREFIX = "nvidia.com/gpu.deploy."
+# Not upgrade-required: that may last for days while the node works.
+UPGRADE_ACTIVE = frozenset(
+    {
+        "cordon-required",
+        "wait-for-jobs-required",
+        "pod-deletion-required",
+        "drain-required",
+        "node-maintenance-required",
+        "pod-restart-required",
+        "validation-required",
+        "uncordon-required",
+    }
+)
+MIG_ACTIVE = frozenset({"pending", "rebooting"})
+_MODES = {mode.value.lower(): mode for mode in RepairMode}
+
+HOLD_UPGRADE = "DriverUpgrade"
+HOLD_MIG = "MigChange"
+HOLD_PAUSED = "OperandsPaused"
+HOLD_BREAKER = "BreakerOpen"
+HOLD_TURN = "AwaitingTurn"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the operator wants of a node; ``None`` leaves the field to people.
+
+    ``policy`` is the name of the governing policy, empty where there is none.
+    """
+
+    policy: str = ""
+    mode: RepairMode | None = None
+    hold: Hold | None = None
+    extra_kinds: tuple[str, ...] | None = None
+    strategies: tuple[NameStrategy, ...] | None = None
+    none_device: bool | None = None
+
+    def is_met_by(self, intent: Intent) -> bool:
+        """Tell whether a spec says just this; a field left to people has its default.
+
+        The time of a hold does not count.
+        """
+        usual = Intent()
+        return (
+            intent.mode is (self.mode or usual.mode)
+            and _said(self.hold) == _said(intent.hold)
+            and intent.extra_kinds == (self.extra_kinds or ())
+            and intent.strategies == (self.strategies or usual.strategies)
+            and intent.none_device is bool(self.none_device)
+        )
+
+
+def governing(policies: Iterable[Policy], labels: Mapping[str, str]) -> tuple[Policy, ...]:
+    """Return the policies that select a node; the first one governs, the others lose."""
+    chosen = (policy for policy in policies if policy.selects(labels))
+    return tuple(sorted(chosen, key=lambda policy: (-policy.priority, policy.name)))
+
+
+def label_hold(labels: Mapping[str, str]) -> Hold | None:
+    """Return the hold that other operators' labels ask for."""
+    upgrade = labels.get(UPGRADE_LABEL, "")
+    if upgrade in UPGRADE_ACTIVE:
+        return Hold(HOLD_UPGRADE, message=f"{UPGRADE_LABEL}={upgrade}")
+    mig = labels.get(MIG_LABEL, "")
+    if mig in MIG_ACTIVE:
+        return Hold(HOLD_MIG, message=f"{MIG_LABEL}={mig}")
+    for key in sorted(labels):
+        if key.startswith(DEPLOY_PREFIX) and labels[key].startswith("paused-"):
+            return Hold(HOLD_PAUSED, message=f"{key}={labels[key]}")
+    return None
+
+
+@dataclass(slots=True)
+class Turns:
+    """Which nodes may repair now, by policy. ``since`` maps granted nodes to monotonic times."""
+
+    patience_s: float = 600.0
+    since: dict[str, float] = field(default_factory=dict)
+    _waited: dict[str, float] = field(default_factory=dict)
+
+    def give(self, limit: int, drifted: Sequence[str], now: float) -> frozenset[str]:
+        """Return who may repair: at most ``limit``; a node that takes too long goes last."""
+        wanting = set(drifted)
+        for node in [node for node in self.since if node not in wanting]:
+            del self.since[node]
+        for node in [node for node, at in self.since.items() if now - at > self.patience_s]:
+            del self.since[node]
+            self._waited[node] = now
+        for node in [node for node in self._waited if node not in wanting]:
+            del self._waited[node]
+        queue = sorted(wanting - self.since.keys(), key=lambda n: (self._waited.get(n, 0.0), n))
+        for node in queue[: max(0, limit - len(self.since))]:
+            self.since[node] = now
+        return frozenset(self.since)
+
+
+def rule(
+    node: NodeRecord,
+    policy: Policy | None,
+    breaker: BreakerStatus,
+    granted: frozenset[str] | None,
+) -> Ruling:
+    """Return what a node's spec should say. ``granted`` is ``None`` without a limit of turns."""
+    label = _MODES.get(node.labels.get(LABEL_REPAIR, "").lower())
+    mode = label or (policy.mode if policy is not None else None)
+    hold = label_hold(node.labels)
+    if hold is None and policy is not None and mode is RepairMode.AUTO:
+        hold = _policy_hold(node.name, policy, breaker, granted)
+    ruling = Ruling(mode=mode, hold=hold)
+    if policy is None:
+        return ruling
+    return replace(
+        ruling,
+        policy=policy.name,
+        extra_kinds=policy.extra_kinds,
+        strategies=policy.strategies,
+        none_device=policy.none_device,
+    )
+
+
+def _policy_hold(
+    node: str, policy: Policy, breaker: BreakerStatus, granted: frozenset[str] | None
+) -> Hold | None:
+    stopped = breaker.state in {BreakerState.OPEN, BreakerState.HALF_OPEN}
+    if stopped and node != breaker.trial:
+        return Hold(
+            HOLD_BREAKER,
+            message=f"policy {policy.name}: {breaker.nodes} nodes drifted over {breaker.kind} "
+            f"since {breaker.first_node}",
+        )
+    if granted is not None and node not in granted and not stopped:
+        return Hold(
+            HOLD_TURN, message=f"policy {policy.name}: {policy.max_concurrent} nodes at a time"
+        )
+    return None
+
+
+def _said(hold: Hold | None) -> tuple[str, str] | None:
+    return None if hold is None else (hold.reason, hold.message)
+
+
+def spec_of(ruling: Ruling, record: StatusRecord, now: str) -> dict[str, object]:
+    """Return the fields of a GpuCdiStatus's spec that the ruling fills."""
+    spec: dict[str, object] = {}
+    repair: dict[str, object] = {}
+    if ruling.mode is not None:
+        repair["mode"] = ruling.mode.value
+    if ruling.hold is not None:
+        old = record.intent.hold
+        since = old.since if old is not None and old.reason == ruling.hold.reason else now
+        repair["hold"] = {
+            "reason": ruling.hold.reason,
+            "since": since or now,
+            "message": ruling.hold.message,
+        }
+    if repair:
+        spec["repair"] = repair
+    if ruling.strategies is not None:
+        spec["kinds"] = {
+            "extra": list(ruling.extra_kinds or ()),
+            "strategies": [item.value for item in ruling.strategies],
+            "none": bool(ruling.none_device),
+        }
+    return spec
