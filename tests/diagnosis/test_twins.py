@@ -410,6 +410,22 @@ def test_a_refused_repair_contributes_and_is_not_promised_again() -> None:
     assert with_it.contributing == (Cause.REPAIR_REFUSED,)
 
 
+def test_an_index_is_missing_of_a_kind_with_only_all_even_where_nvml_was_not_asked(
+    tmp_path: Path,
+) -> None:
+    unasked = replace(c00.GPUS, source="proc", devices=tuple(GpuDevice(uuid) for uuid in c00.UUIDS))
+    found = tell(on(unresolvable(f"{MANAGEMENT}=0"), gpus=unasked), tmp_path / "root")
+    assert found is not None
+    assert found.cause is Cause.ONLY_ALL_DEVICE
+
+
+def test_a_kind_with_only_all_is_known_even_without_an_inventory(tmp_path: Path) -> None:
+    found = tell(on(unresolvable(f"{MANAGEMENT}={U0}"), gpus=GpuStatus()), tmp_path / "root")
+    assert found is not None
+    assert found.cause is Cause.ONLY_ALL_DEVICE
+    assert "the GPUs of the node" in found.not_seen
+
+
 def test_every_cause_has_its_twins() -> None:
     assert set(Cause) - set(TWINS) == {Cause.REPAIR_REFUSED}
 

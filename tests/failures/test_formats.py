@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
 
-from gpucdi.failures import Failure, Stage, Symptom, extract
+from gpucdi.failures import Failure, Stage, Symptom, extract, read_report
 
 P2 = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
 CNA = "could not apply required modification to OCI specification: error modifying OCI spec: "
@@ -184,6 +185,8 @@ ROWS = [
     Row("M43", f"{DAEMON}AMD CDI spec not found", Y.NO_SPEC, T.START, "docker"),
     Row("M44", f'{S}failed to get sandbox runtime: no runtime for "nvidia" is configured',
         Y.HANDLER_MISSING, T.SANDBOX, "containerd", subject="nvidia"),
+    Row("M44", f'{S}no runtime for "kata-qemu" is configured', Y.HANDLER_MISSING, T.SANDBOX,
+        "containerd", subject="kata-qemu", is_cdi=False),
     Row("M45", 'pods "a" is forbidden: pod rejected: RuntimeClass "nvidia" not found',
         Y.RUNTIME_CLASS_MISSING, T.ADMISSION, subject="nvidia"),
     Row("M46", "W0104 07:22:39.5 1 factory.go:47] No valid resources detected, creating a null "
@@ -262,7 +265,7 @@ ROWS = [
     Row("S17", f'{S}failed to start sandbox "a": failed to create containerd task: failed to start '
         'shim: failed to resolve runtime path: runtime "io.containerd.nosuch.v1" binary not '
         'installed "containerd-shim-nosuch-v1": file does not exist', Y.BINARY_MISSING, T.SANDBOX,
-        "containerd", subject="io.containerd.nosuch.v1"),
+        "containerd", subject="io.containerd.nosuch.v1", is_cdi=False),
     Row("S18", "invalid plugin config: no corresponding runtime configured in "
         '`containerd.runtimes` for `containerd` `default_runtime_name = "nvidia"',
         Y.HANDLER_MISSING, T.CONFIGURE, "containerd", subject="nvidia"),
@@ -361,3 +364,13 @@ def test_a_log_of_a_megabyte_is_read_in_seconds() -> None:
     line = f'time="1" level=error msg="{P2}{CNA}failed to inject CDI devices: unresolvable CDI devices {NAME}"\n'
     (failure,) = extract("noise without end " * 30_000 + line * 1_000)
     assert failure.names == (NAME,)
+
+
+@pytest.mark.parametrize(
+    "filling", [" ", "\n", "\\", "[", "(", "GPU-", "nvidia.com/gpu=", "a.b/c=", "u n r ", '"', "> "]
+)
+def test_no_filling_makes_reading_slow(filling: str) -> None:
+    text = "Name:  a\nNode:  b\nAnnotations:  c: d\n" + filling * (400_000 // len(filling))
+    started = time.monotonic()
+    read_report(text + "unresolvable CDI devices" + filling * 50_000 + "x")
+    assert time.monotonic() - started < 20

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from gpucdi.api import NearMiss
+from gpucdi.engines.versions import Release
 from gpucdi.failures import Failure
 from gpucdi.findings import Cause, Who
 
@@ -47,7 +48,8 @@ class Evidence:
 class Advice:
     """One way out. ``command`` can be run as it stands; ``valid_for`` names the versions.
 
-    In a diagnosis the advice comes ranked: what helps for certain and touches least, first.
+    ``since`` and ``before`` bound the toolkit versions that it helps with: where the handler's is
+    known and outside, the advice is left out. In a diagnosis the advice comes ranked: what helps for certain and touches least, first.
     """
 
     text: str
@@ -55,6 +57,15 @@ class Advice:
     who: Who
     command: str | None = None
     valid_for: str = "all versions"
+    since: Release | None = None
+    before: Release | None = None
+
+    def fits(self, version: Release | None) -> bool:
+        """Tell whether it helps with the toolkit ``version``; an unknown one is never excluded."""
+        if version is None:
+            return True
+        after = self.since is None or version >= self.since
+        return after and (self.before is None or version < self.before)
 
 
 @dataclass(frozen=True, slots=True)

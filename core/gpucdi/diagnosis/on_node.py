@@ -7,6 +7,7 @@ taken as it is; only names that the node did not expect of anybody are judged he
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 from gpucdi.api import KindStatus
 from gpucdi.diagnosis.by_design import ANY_UNRESOLVED, by_design
@@ -72,7 +73,7 @@ def _state(case: Case, name: str) -> _State:
     device = device_of(name)
     if status is None:
         return _State.UNKNOWN
-    if device in status.missing.names:
+    if device in status.missing.names or _is_whole(status, device):
         return _State.MISSING
     listed = names_of(case.inventory or ()) | ({"all"} if status.managed else set())
     if device not in listed or not status.expected:
@@ -80,6 +81,14 @@ def _state(case: Case, name: str) -> _State:
     # A long list of missing names is cut, with the full count beside it.
     is_cut = status.missing.count > len(status.missing.names)
     return _State.MISSING if is_cut and status.cause else _State.RESOLVES
+
+
+def _is_whole(status: KindStatus, device: str) -> bool:
+    """Tell whether the kind's cause holds for every name, also one that nobody expected."""
+    if status.cause is Cause.ONLY_ALL_DEVICE:
+        return device != "all"
+    # Of other vendors' kinds the node cannot know which names to expect, nor whose file has them.
+    return status.cause is Cause.KIND_HAS_NO_SPEC and "nvidia.com/" in status.kind
 
 
 def _of_kind(case: Case, kind: KindStatus) -> Verdict:
@@ -183,7 +192,12 @@ def _not_listed(case: Case, name: str) -> Verdict:
     """Judge a name of which the node's status does not say whether it resolves."""
     kind = kind_of(name)
     status = case.node.kind(kind) if case.node else None
+    design = by_design(case)
     if status is not None and status.files:
+        only_one = all(file.devices == 1 for file in status.files)
+        if only_one and design is not None and design.cause is Cause.ONLY_ALL_DEVICE:
+            # Without an inventory nothing is expected of the kind, and still it has one device.
+            return replace(design, evidence=_files(status), confidence=HIGH, not_seen=())
         return Verdict(
             Cause.SPEC_LACKS_DEVICE,
             f"The spec files of {kind} are read and do not define {device_of(name)}.",
@@ -205,7 +219,6 @@ def _not_listed(case: Case, name: str) -> Verdict:
         return Verdict(
             Cause.KIND_HAS_NO_SPEC, f"No spec file defines the kind {kind}.", HIGH, _files(status)
         )
-    design = by_design(case)
     if design is not None:
         return design
     return Verdict(

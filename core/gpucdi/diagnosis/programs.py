@@ -50,6 +50,8 @@ def build_policy(case: Case) -> Verdict:
 def handler_missing(case: Case) -> Verdict:
     """Judge a handler, its RuntimeClass or its program that is not there."""
     failure = case.failure
+    if not failure.is_cdi:
+        return not_cdi(case)
     name = failure.subject or "the handler"
     finding = seen(case, Cause.HANDLER_MISSING)
     if failure.symptom is Symptom.RUNTIME_CLASS_MISSING:

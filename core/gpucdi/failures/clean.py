@@ -24,8 +24,9 @@ _YAML_BREAK = re.compile(r"\\\r?\n[ \t]*(?:\\(?=[ \t]))?")
 _QUOTE_MARK = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
 _MARKDOWN_LINK = re.compile(r"\[([^\[\]\n]{1,300})\]\(\s*<?(?:https?|mailto):[^()\s]*>?\s*\)")
 _ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|[nrt"\'\\/=])')
-_BREAK = re.compile(r"[^\S\n]*\n\s*")
 _BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n]")
+# Blank runs are short by then, which keeps this linear.
+_BREAK = re.compile(r"[^\S\n]*\n\s*")
 _SIMPLE = {"n": "\n", "r": "\n", "t": "  "}
 
 
@@ -62,5 +63,5 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _spaced(text: str) -> str:
-    text = _BREAK.sub("\n", text)
-    return _BLANKS.sub(lambda run: "  " if len(run.group()) > 1 else " ", text)
+    text = _BLANKS.sub(lambda run: "  " if len(run.group()) > 1 else " ", text)
+    return _BREAK.sub("\n", text)

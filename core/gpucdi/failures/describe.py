@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _START = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
-_FIELD = re.compile(r"^(?P<key>[A-Z][A-Za-z ]*?):(?:[ \t]+(?P<value>.*\S))?[ \t]*$")
-_PAIR = re.compile(r"^\s*(?P<key>[\w./-]+)(?::|=)\s*(?P<value>.*?)\s*$")
-_CONTAINER = re.compile(r"^  (?P<name>[a-z0-9][a-z0-9.-]*):\s*$")
+# Lines come without blanks at their end.
+_FIELD = re.compile(r"^(?P<key>[A-Z][A-Za-z ]{0,40}):(?:[ \t]+(?P<value>.+))?$")
+_PAIR = re.compile(r"^\s*(?P<key>[\w./-]+)[:=]\s*(?P<value>.*)$")
+_CONTAINER = re.compile(r"^  (?P<name>[a-z0-9][a-z0-9.-]*):$")
 _SECTION = re.compile(r"^ {4}(?P<name>Limits|Requests|Environment):")
-_ENTRY = re.compile(r"^ {6,}(?P<key>[\w./-]+):\s+(?P<value>\S.*?)\s*$")
+_ENTRY = re.compile(r"^ {6,}(?P<key>[\w./-]+):\s+(?P<value>\S.*)$")
 _LISTS = {
     "Init Containers": "initContainers",
     "Containers": "containers",
@@ -69,7 +70,7 @@ def _pod(part: str) -> dict[str, object]:
 
 def _sections(part: str) -> Iterator[tuple[str, list[str]]]:
     key, lines = "", [""]
-    for line in part.splitlines():
+    for line in (raw.rstrip() for raw in part.splitlines()):
         found = _FIELD.match(line)
         if found:
             if key:

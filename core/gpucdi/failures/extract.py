@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from gpucdi.failures import clean, names, wrappers
 from gpucdi.failures.catalogue import FORMATS
-from gpucdi.failures.formats import GPU_PATH, Format
+from gpucdi.failures.formats import GPU_WORDS, Format
 from gpucdi.failures.model import EngineFamily, Failure, Resolver, Stage
 
 # A log with thousands of repetitions says no more than its last few.
@@ -93,7 +93,7 @@ def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
         format=_variant(row, detail),
         symptom=row.symptom,
         stage=_stage(row, frame.stage),
-        is_cdi=row.is_cdi and (not row.gpu_path or GPU_PATH.search(groups["path"]) is not None),
+        is_cdi=row.is_cdi and (not row.gpu_only or _is_gpu(groups)),
         engine=row.engine or frame.engine,
         resolver=row.resolver or frame.resolver,
         names=found,
@@ -106,6 +106,11 @@ def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
         truncated=bool(listed and listed.truncated),
         text=clean.flat(text[frame.start : hit.end])[-MESSAGE_CHARACTERS:],
     )
+
+
+def _is_gpu(groups: Mapping[str, str | None]) -> bool:
+    found = f"{groups.get('path') or ''} {groups.get('subject') or ''}"
+    return GPU_WORDS.search(found) is not None
 
 
 def _stage(row: Format, around: Stage | None) -> Stage:

@@ -24,8 +24,8 @@ class Format:
     """One wording.
 
     ``stage`` is that of the wording itself; ``UNKNOWN`` leaves it to the words around it, with
-    ``usually`` where they say nothing. ``gpu_path`` makes the row count as CDI only when the path
-    is one that GPU specs mount. ``variants`` give a finer id by what the detail says.
+    ``usually`` where they say nothing. ``gpu_only`` makes the row count as CDI only when its path
+    or subject is one of GPU software. ``variants`` give a finer id by what the detail says.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Format:
     is_cdi: bool = True
     blanks: bool = False
     usually: Stage = Stage.UNKNOWN
-    gpu_path: bool = False
+    gpu_only: bool = False
     kind: str | None = None
     variants: tuple[tuple[str, str], ...] = ()
 
@@ -60,8 +60,8 @@ DETAIL = (
     r"\s*(?P<detail>(?:(?!\]\]|\nError|\nfailed to |\nThe following|\n\S+ERRO|\ntime=|\n\{"
     r"|\"\s*(?:time=|file=|,\"|\})|\n(?:Warning|Normal)\s)[\s\S]){0,600})"
 )
-# The path of something that a GPU spec mounts or that a GPU container needs.
-GPU_PATH = re.compile(
-    r"nvidia|cuda|nvml|nvoptix|libEGL|libGL|libnv|vulkan|/dri(?:/|$)|/dev/dxg|wsl|rocm|amdgpu",
+# A path or name of GPU software: what specs mount, and what handlers are called.
+GPU_WORDS = re.compile(
+    r"nvidia|cuda|nvml|nvoptix|libEGL|libGL|libnv|vulkan|/dri(?:/|$)|/dev/dxg|wsl|rocm|amd|gpu|cdi",
     re.IGNORECASE,
 )

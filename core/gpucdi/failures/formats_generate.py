@@ -127,7 +127,7 @@ GENERATORS: tuple[Format, ...] = (
         _Y.GENERATE_WARNING,
         spaced(r"Could not locate (?P<path>/dev/[^\s:]+):(?P<detail>[^\n\"]{0,120})"),
         _S.GENERATE,
-        gpu_path=True,
+        gpu_only=True,
     ),
 )
 

@@ -139,7 +139,7 @@ MOUNTS: tuple[Format, ...] = (
             r"(?:, flags: \w+)?: (?P<detail>[a-z\x20]+)"
         ),
         _S.UNKNOWN,
-        gpu_path=True,
+        gpu_only=True,
         usually=_S.START,
     ),
     Format(
@@ -147,7 +147,7 @@ MOUNTS: tuple[Format, ...] = (
         _Y.MOUNT_FAILED,
         spaced(rf"failed to fulfil mount request: open {PATH}:? (?P<detail>[a-z\x20]+)"),
         _S.UNKNOWN,
-        gpu_path=True,
+        gpu_only=True,
         usually=_S.START,
     ),
     Format(
@@ -155,7 +155,7 @@ MOUNTS: tuple[Format, ...] = (
         _Y.MOUNT_FAILED,
         spaced(rf"error mounting {PATH}(?P<detail>[^\n]{{0,400}})"),
         _S.UNKNOWN,
-        gpu_path=True,
+        gpu_only=True,
         usually=_S.START,
     ),
     Format(
@@ -163,7 +163,7 @@ MOUNTS: tuple[Format, ...] = (
         _Y.MOUNT_FAILED,
         spaced(rf"error stat'ing file {PATH}:? (?P<detail>No such file or directory)"),
         _S.UNKNOWN,
-        gpu_path=True,
+        gpu_only=True,
         usually=_S.START,
     ),
     Format(
@@ -171,7 +171,7 @@ MOUNTS: tuple[Format, ...] = (
         _Y.MOUNT_FAILED,
         spaced(rf"cannot stat {PATH}:? (?P<detail>No such file or directory)"),
         _S.UNKNOWN,
-        gpu_path=True,
+        gpu_only=True,
         usually=_S.START,
     ),
     Format(
@@ -193,6 +193,7 @@ HANDLERS: tuple[Format, ...] = (
         spaced(rf"no runtime for {QUOTE}(?P<subject>[^\"'`]+){QUOTE} is configured"),
         _S.SANDBOX,
         _E.CONTAINERD,
+        gpu_only=True,
     ),
     Format(
         "S14",
@@ -200,12 +201,14 @@ HANDLERS: tuple[Format, ...] = (
         spaced(r"failed to find runtime handler (?P<subject>\S+) from runtime list"),
         _S.SANDBOX,
         _E.CRIO,
+        gpu_only=True,
     ),
     Format(
         "S15",
         _Y.HANDLER_MISSING,
         spaced(rf"RuntimeHandler {QUOTE}?(?P<subject>[\w.-]+){QUOTE}? not supported"),
         _S.SANDBOX,
+        gpu_only=True,
     ),
     Format(
         "M42",
@@ -213,6 +216,7 @@ HANDLERS: tuple[Format, ...] = (
         spaced(r"unknown or invalid runtime name: (?P<subject>[\w.-]*\w)"),
         _S.CREATE,
         _E.DOCKER,
+        gpu_only=True,
     ),
     Format(
         "M42",
@@ -226,6 +230,7 @@ HANDLERS: tuple[Format, ...] = (
         _Y.RUNTIME_CLASS_MISSING,
         spaced(rf"RuntimeClass(?:\.node\.k8s\.io)?:? {QUOTE}(?P<subject>[\w.-]+){QUOTE} not found"),
         _S.ADMISSION,
+        gpu_only=True,
     ),
     Format(
         "S16",
@@ -236,6 +241,7 @@ HANDLERS: tuple[Format, ...] = (
         ),
         _S.UNKNOWN,
         usually=_S.SANDBOX,
+        gpu_only=True,
     ),
     Format(
         "S17",
@@ -244,6 +250,7 @@ HANDLERS: tuple[Format, ...] = (
         _S.UNKNOWN,
         _E.CONTAINERD,
         usually=_S.SANDBOX,
+        gpu_only=True,
     ),
     Format(
         "S18",
@@ -254,6 +261,7 @@ HANDLERS: tuple[Format, ...] = (
         ),
         _S.CONFIGURE,
         _E.CONTAINERD,
+        gpu_only=True,
     ),
     Format(
         "S19",

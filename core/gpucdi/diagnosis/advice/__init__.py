@@ -11,6 +11,7 @@ from gpucdi.diagnosis.advice import kinds
 from gpucdi.diagnosis.advice.standing import STANDING
 from gpucdi.diagnosis.case import MANAGEMENT_KIND, Case
 from gpucdi.diagnosis.model import Advice, BlastRadius, Verdict
+from gpucdi.engines.versions import release
 from gpucdi.findings import Cause, Who
 
 Remedies = Callable[[Case], Iterator[Advice]]
@@ -44,7 +45,8 @@ def advise(case: Case, verdict: Verdict, *, repairable: bool) -> tuple[Advice, .
     else:
         found = [kinds.repair(case)] if repairable else []
         found += STANDING.get(verdict.cause, ())
-    return tuple(dict.fromkeys([*first, *found]))
+    version = release(case.handler.toolkit) if case.handler else None
+    return tuple(item for item in dict.fromkeys([*first, *found]) if item.fits(version))
 
 
 def warn(case: Case, verdict: Verdict) -> tuple[str, ...]:

@@ -52,6 +52,9 @@ def lacks_device(case: Case) -> Iterator[Advice]:
     """Return the ways out when the kind's spec exists and lacks the name."""
     if "none" in case.devices:
         yield void(case)
+        if not foreign(case):
+            yield none_device(case)
+        return
     if foreign(case):
         yield from component(case)
     else:
@@ -171,7 +174,7 @@ def toolkit_mode(case: Case) -> Iterator[Advice]:
         command="kubectl patch clusterpolicies.nvidia.com/cluster-policy --type=json -p "
         '\'[{"op":"add","path":"/spec/toolkit/env/-","value":'
         '{"name":"NVIDIA_CONTAINER_RUNTIME_MODE","value":"auto"}}]\'',
-        valid_for=valid,
+        valid_for=f"{valid}, where the ClusterPolicy has a list toolkit.env",
     )
 
 
@@ -248,6 +251,18 @@ def void(case: Case) -> Advice:
         + (" (HAMi: overwriteEnv=false)" if case.asked_by(RequesterName.HAMI) else ""),
         BlastRadius.POD,
         Who.USER,
+    )
+
+
+def none_device(case: Case) -> Advice:
+    """Return the advice to let gpucdi provide a device that holds nothing."""
+    kind = next(iter(case.failure.kinds))
+    return Advice(
+        f"let gpucdi provide {kind}=none: kinds.none in the GpuCdiPolicy of this node",
+        BlastRadius.NEW_FILE,
+        Who.GPUCDI,
+        valid_for="toolkit 1.19 and newer, which can generate it",
+        since=NO_ALL_SINCE,
     )
 
 
