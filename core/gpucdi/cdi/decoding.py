@@ -29,12 +29,14 @@ class DecodeError(ValueError):
 class AliasGuard:
     """go-yaml's protection against aliases that contain themselves or grow without measure.
 
-    Source: ``go-yaml/yaml`` decode.go, ``allowedAliasRatio``; the same in v2 and v3.
+    Source: ``go-yaml/yaml`` decode.go, ``allowedAliasRatio``; the same in v2 and v3. Where a text
+    has no alias, nothing need be counted, and ``counts`` is false.
     """
 
-    __slots__ = ("_active", "_aliased", "_depth", "_seen")
+    __slots__ = ("_active", "_aliased", "_depth", "_seen", "counts")
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts: bool) -> None:
+        self.counts = counts
         self._active: set[int] = set()
         self._seen = 0
         self._aliased = 0

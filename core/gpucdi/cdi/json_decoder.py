@@ -35,14 +35,17 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _INT64_LIMIT = 2**63
 
 
-def decode(root: Node | None, schema: Struct, *, capital_unsupported: bool) -> Raw | None:
+def decode(
+    root: Node | None, schema: Struct, *, capital_unsupported: bool, aliases: bool = True
+) -> Raw | None:
     """Return the raw spec, or ``None`` for a null document; raise :class:`DecodeError`.
 
-    ``capital_unsupported`` picks the spelling of sigs.k8s.io/yaml before 1.4.0.
+    ``capital_unsupported`` picks the spelling of sigs.k8s.io/yaml before 1.4.0; ``aliases`` is false
+    when the text is known to have none.
     """
     if root is None:
         return None
-    converter = _Converter(capital_unsupported=capital_unsupported)
+    converter = _Converter(capital_unsupported=capital_unsupported, aliases=aliases)
     try:
         value = converter.value(root, schema)
         converter.check()
@@ -58,11 +61,11 @@ def decode(root: Node | None, schema: Struct, *, capital_unsupported: bool) -> R
 class _Converter:
     """Nodes to JSON values; scalars become text where the target field is a string."""
 
-    def __init__(self, *, capital_unsupported: bool) -> None:
+    def __init__(self, *, capital_unsupported: bool, aliases: bool) -> None:
         self.duplicates: list[str] = []
         self.unsupported_key: str | None = None
         self.unsupported_value: str | None = None
-        self.guard = AliasGuard()
+        self.guard = AliasGuard(counts=aliases)
         self.word = "Unsupported" if capital_unsupported else "unsupported"
 
     def check(self) -> None:
@@ -79,7 +82,8 @@ class _Converter:
         raise DecodeError(problem)
 
     def value(self, node: Node, target: Type | None) -> Json:
-        self.guard.count()
+        if self.guard.counts:
+            self.guard.count()
         kind = type(node)
         if kind is ScalarNode:
             return self._scalar(cast("ScalarNode", node), target)
@@ -133,7 +137,8 @@ class _Converter:
             into[text] = value
 
     def _key(self, node: Node) -> Value:
-        self.guard.count()
+        if self.guard.counts:
+            self.guard.count()
         while isinstance(node, AliasNode):
             self.guard.count()
             node = node.target
@@ -154,7 +159,9 @@ class _Converter:
         if self.unsupported_key is None:
             go_type = "uint64" if is_uint64 else "%!s(<nil>)"
             shown = hex(key) if is_uint64 and isinstance(key, int) else "<nil>"
-            value = _go_syntax(_Converter(capital_unsupported=True).value(value_node, None))
+            value = _go_syntax(
+                _Converter(capital_unsupported=True, aliases=True).value(value_node, None)
+            )
             self.unsupported_key = (
                 f"{self.word} map key of type: {go_type}, key: {shown}, value: {value}"
             )

@@ -7,9 +7,8 @@ exact; the two agree on everything that is not :data:`_RISKY`. Must not know: st
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, cast
 
 import yaml
 from yaml.events import (
@@ -40,13 +39,22 @@ from .nodetypes import (
 )
 from .scalars import short_tag
 
-# Where libyaml and go-yaml differ, or where nobody needs speed: `\/`, tabs, directives, `a:,` and
-# `-,` in flow style, tags, `?`, line breaks beyond CR and LF, byte order marks.
-_RISKY = re.compile(
-    rb"\\/|\t|^%|[^\"'\s]:[,\[\]{}]|-[,\[\]{}]|[?!]|\xc2\x85|\xe2\x80[\xa8\xa9]"
-    rb"|\xef\xbb\xbf|\A\xff\xfe|\A\xfe\xff",
-    re.MULTILINE,
+# Where libyaml and go-yaml differ, or where nobody needs speed: `\/`, tabs, tags, `?`, line breaks
+# beyond CR and LF, byte order marks, directives, `a:,` and `-,` in flow style.
+_RISKY = (
+    *(b"\\/", b"\t", b"!", b"?", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"),
+    *(b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\n%", b"\r%"),
+    *(b":,", b":]", b":}", b"-,", b"-[", b"-]", b"-{", b"-}"),
 )
+_COMPACT = (b":[", b":{")
+
+
+def _is_risky(data: bytes) -> bool:
+    # One pass of `in` for each is several times faster than one regular expression for all.
+    if data.startswith(b"%") or any(each in data for each in _RISKY):
+        return True
+    # Compact JSON has these behind a quote, where they are harmless.
+    return any(data.count(each) != data.count(b'"' + each) for each in _COMPACT)
 
 
 class _EventSource(Protocol):
@@ -85,7 +93,7 @@ def first_document(data: bytes, *, v3: bool) -> Node | None:
 
 def _fast(data: bytes) -> Node | _Unsure | None:
     fast = getattr(yaml, "cyaml", None)
-    if fast is None or not data or _RISKY.search(data):
+    if fast is None or not data or _is_risky(data):
         return _UNSURE
     try:
         return _Builder(_events(fast.CParser(data))).document()
@@ -106,11 +114,8 @@ _kept_exact = functools.lru_cache(maxsize=32)(_exact)
 
 
 def _events(parser: _EventSource) -> Iterator[Event]:
-    while True:
-        event = parser.get_event()
-        if event is None:
-            return
-        yield event
+    # The parser gives None behind the end of the stream.
+    return cast("Iterator[Event]", iter(parser.get_event, None))
 
 
 class _Builder:

@@ -88,8 +88,8 @@ def _decode(data: bytes, library: Library) -> Spec | None:
         step = "" if behaviour.decodes_with_yaml3 else "error converting YAML to JSON: "
         raise DecodeError(f"{step}yaml: {error}") from None
     if behaviour.decodes_with_yaml3:
-        raw = yaml_decoder.decode(root, schema)
+        raw = yaml_decoder.decode(root, schema, aliases=b"*" in data)
     else:
         capital = not behaviour.needs_devices
-        raw = json_decoder.decode(root, schema, capital_unsupported=capital)
+        raw = json_decoder.decode(root, schema, capital_unsupported=capital, aliases=b"*" in data)
     return cast("Spec | None", build(schema, raw))

@@ -41,11 +41,14 @@ class _Keep:
 _KEEP = _Keep()
 
 
-def decode(root: Node | None, schema: Struct) -> Raw | None:
-    """Return the raw spec, or ``None`` for a null document; raise :class:`DecodeError`."""
+def decode(root: Node | None, schema: Struct, *, aliases: bool = True) -> Raw | None:
+    """Return the raw spec, or ``None`` for a null document; raise :class:`DecodeError`.
+
+    ``aliases`` is false when the text is known to have none.
+    """
     if root is None:
         raise DecodeError("EOF")
-    decoder = _Decoder()
+    decoder = _Decoder(aliases=aliases)
     raw = decoder.decode(root, schema, None)
     if decoder.errors:
         listed = "\n  ".join(decoder.errors)
@@ -54,14 +57,15 @@ def decode(root: Node | None, schema: Struct) -> Raw | None:
 
 
 class _Decoder:
-    def __init__(self) -> None:
+    def __init__(self, *, aliases: bool) -> None:
         self.errors: list[str] = []
-        self.guard = AliasGuard()
+        self.guard = AliasGuard(counts=aliases)
         self.merged: set[Value] | None = None
 
     def decode(self, node: Node, target: Type, old: object) -> object:
         """Return what the field holds afterwards, or ``_KEEP`` where it keeps ``old``."""
-        self.guard.count()
+        if self.guard.counts:
+            self.guard.count()
         kind = type(node)
         if kind is ScalarNode:
             return self._scalar(cast("ScalarNode", node), target)
@@ -211,7 +215,8 @@ class _Decoder:
         self.merged = merged
 
     def _key(self, node: Node) -> Value:
-        self.guard.count()
+        if self.guard.counts:
+            self.guard.count()
         while isinstance(node, AliasNode):
             self.guard.count()
             node = node.target
