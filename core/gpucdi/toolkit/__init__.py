@@ -5,8 +5,10 @@ know: engines' configuration files, nor whether a name resolves (``gpucdi.cdi``)
 """
 
 from gpucdi.toolkit.jit import JitGpu, JitInventory
+from gpucdi.toolkit.jit_host import kernel_inventory
 from gpucdi.toolkit.model import HandlerRuntime, Mode, Toolkit, ToolkitConfig
 from gpucdi.toolkit.names import possible_releases, request_names
+from gpucdi.toolkit.nri import NriRequest, nri_request
 from gpucdi.toolkit.platform import kernel_module_loaded, read_platform
 from gpucdi.toolkit.pod import PodContainer, PodOutcome, predict_pod
 from gpucdi.toolkit.podtext import PodReason, PodText
@@ -29,6 +31,7 @@ __all__ = [
     "JitGpu",
     "JitInventory",
     "Mode",
+    "NriRequest",
     "Outcome",
     "Platform",
     "PodContainer",
@@ -44,7 +47,9 @@ __all__ = [
     "ToolkitConfig",
     "Verdict",
     "handler_rows",
+    "kernel_inventory",
     "kernel_module_loaded",
+    "nri_request",
     "possible_releases",
     "predict",
     "predict_pod",

@@ -26,9 +26,12 @@ _INDEX_LIMIT = 2**64
 
 @dataclass(frozen=True, slots=True)
 class JitGpu:
-    """One GPU as NVML counts it; ``mig`` maps the slots of its MIG devices to their UUIDs."""
+    """One GPU as NVML counts it; ``mig`` maps the slots of its MIG devices to their UUIDs.
 
-    index: int
+    ``index`` is NVML's, ``None`` where NVML has not been asked.
+    """
+
+    index: int | None
     uuid: str
     mig_enabled: bool = False
     mig: Mapping[int, str] = field(default_factory=dict)
@@ -39,10 +42,13 @@ class JitInventory:
     """What NVML would answer at the moment of the start.
 
     ``problem`` is why it cannot be initialised, as the runtime prints it (``Driver Not Loaded``).
+    What the inventory does not know for certain makes requests for it unknown.
     """
 
     gpus: tuple[JitGpu, ...] = ()
     problem: str | None = None
+    knows_all_gpus: bool = True
+    knows_mig: bool = True
 
 
 class JitError(Exception):
@@ -52,6 +58,10 @@ class JitError(Exception):
         super().__init__(f'failed to {action} for mode "{mode}": {cause}')
 
 
+class JitUnknownError(Exception):
+    """The inventory does not tell; the text says what is missing."""
+
+
 class JitCrash(Exception):  # noqa: N818 - the runtime dies here, which is not its error
     """The runtime panics over a part of the request."""
 
@@ -59,7 +69,8 @@ class JitCrash(Exception):  # noqa: N818 - the runtime dies here, which is not i
 def generated(ids: Sequence[str], inventory: JitInventory, rules: Rules) -> tuple[str, ...]:
     """Return the UUIDs that a just-in-time specification for ``ids`` holds, in its order.
 
-    The first ``none`` or ``all`` decides alone. Raises :class:`JitError`.
+    The first ``none`` or ``all`` decides alone. Raises :class:`JitError`, or
+    :class:`JitUnknownError` when the inventory does not know enough.
     """
     if inventory.problem is not None:
         raise _generator_error(f"failed to initialize NVML: {inventory.problem}")
@@ -73,14 +84,25 @@ def generated(ids: Sequence[str], inventory: JitInventory, rules: Rules) -> tupl
     uuids = [_normalized(one, inventory) for one in ids]
     known = {gpu.uuid for gpu in inventory.gpus}
     known |= {uuid for gpu in inventory.gpus for uuid in gpu.mig.values()}
-    if any(uuid not in known for uuid in uuids):
+    for missing in (uuid for uuid in uuids if uuid not in known):
+        _must_know(missing, inventory)
         raise _generator_error("failed to get device handle from UUID: Not Found")
     return tuple(uuids)
+
+
+def _must_know(uuid: str, inventory: JitInventory) -> None:
+    if _is_mig_uuid(uuid) and not inventory.knows_mig:
+        raise JitUnknownError("MIG devices are known to NVML only, which has not been asked")
+    if not inventory.knows_all_gpus:
+        raise JitUnknownError("not every GPU of the node is known")
 
 
 def _normalized(identifier: str, inventory: JitInventory) -> str:
     if is_uuid(identifier):
         return identifier
+    is_index = _is_index(identifier) or _is_mig_index(identifier)
+    if is_index and any(gpu.index is None for gpu in inventory.gpus):
+        raise JitUnknownError("indices are NVML's, which has not been asked")
     gpus = {gpu.index: gpu for gpu in inventory.gpus}
     if _is_index(identifier):
         gpu = gpus.get(_atoi(identifier))

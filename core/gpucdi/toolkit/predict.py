@@ -17,7 +17,7 @@ from gpucdi.cdi import Library, Reader, Registry, Unresolved, injection_error
 from gpucdi.engines.versions import Release
 from gpucdi.host import HostTree
 from gpucdi.toolkit.extras import check_extras
-from gpucdi.toolkit.jit import JitCrash, JitError, JitInventory, generated
+from gpucdi.toolkit.jit import JitCrash, JitError, JitInventory, JitUnknownError, generated
 from gpucdi.toolkit.model import HandlerRuntime, Mode
 from gpucdi.toolkit.names import EARLY, LATE, possible_releases, request_names
 from gpucdi.toolkit.platform import kernel_module_loaded, read_platform
@@ -202,6 +202,8 @@ def _generated(
         return Outcome(Verdict.UNKNOWN, requested.mode, requested.names, reason=reason)
     try:
         gpus = _generate(host, runtime, requested, rules, inventory)
+    except JitUnknownError as error:
+        return Outcome(Verdict.UNKNOWN, requested.mode, requested.names, reason=str(error))
     except JitCrash:
         base = Outcome(Verdict.FAILS, requested.mode, requested.names, step=Step.RUNTIME)
         return replace(base, crashes=True)
