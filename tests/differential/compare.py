@@ -199,7 +199,10 @@ def as_json(value: object, kind: Type) -> object:
     if isinstance(value, str):
         # json.Marshal shows a byte that is no text as U+FFFD.
         return _NO_TEXT.sub("\ufffd", value)
-    return dict(cast("dict[str, str]", value)) if not isinstance(kind, Scalar) and value else value
+    if isinstance(kind, Scalar) or not value:
+        return value
+    entries = cast("dict[str, str]", value)
+    return {name: _NO_TEXT.sub("\ufffd", text) for name, text in entries.items()}
 
 
 def _environment(env: tuple[str, ...]) -> list[str]:
