@@ -81,15 +81,10 @@ class RealApi:
 
     def remove(self, plural: str, name: str, namespace: str = "") -> None:
         """Delete an object at once and wait until it is gone."""
-        path = self._path(self._resources[plural], namespace, name)
-        self._delete(path)
-        deadline = time.monotonic() + _GONE_S
-        while self.find(plural, name, namespace) is not None:
-            assert time.monotonic() < deadline, f"{path} stays"
-            time.sleep(0.05)
+        self._delete(self._path(self._resources[plural], namespace, name))
 
     def clean(self) -> None:
-        """Delete everything that was put."""
+        """Delete everything that was put and wait until it is gone."""
         for path in reversed(self.made):
             self._delete(path)
         self.made.clear()
@@ -97,12 +92,19 @@ class RealApi:
             self._send("DELETE", f"/api/v1/namespaces/{namespace}/events")
 
     def _delete(self, path: str) -> None:
-        try:
-            self._send("DELETE", path, {"gracePeriodSeconds": 0})
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code != 404:
-                raise
+        deadline = time.monotonic() + _GONE_S
+        while True:
+            try:
+                # An object may outlive the first answer for a moment.
+                self._send("DELETE", path, {"gracePeriodSeconds": 0})
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code == 404:
+                    return
+                if error.code != 409:
+                    raise
+            assert time.monotonic() < deadline, f"{path} stays"
+            time.sleep(0.05)
 
     def _path(self, resource: Resource, namespace: str, name: str) -> str:
         inner = f"namespaces/{namespace}/" if namespace else ""
