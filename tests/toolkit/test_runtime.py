@@ -249,3 +249,37 @@ def test_a_mode_that_the_release_does_not_know_is_a_finding(
     )
     assert found.mode.value is None
     assert [finding.key for finding in found.findings] == ["nvidia-container-runtime.mode"]
+
+
+def test_the_package_database_tells_the_version_of_what_lies_in_usr_bin(
+    make_tree: MakeTree,
+) -> None:
+    status = (
+        "Package: nvidia-container-toolkit-base\nStatus: install ok installed\n"
+        "Version: 1.17.8-1\n\nPackage: other\nStatus: install ok installed\nVersion: 9.9.9-1\n"
+    )
+    host = make_tree({"/usr/bin/nvidia-container-runtime": ELF, "/var/lib/dpkg/status": status})
+    found = resolve(host, "/usr/bin/nvidia-container-runtime").toolkit
+    assert found is not None
+    assert found.version.value == "1.17.8"
+    assert found.version.source.file == "/var/lib/dpkg/status"
+
+
+def test_a_removed_package_and_the_operators_toolkit_get_no_version_from_it(
+    make_tree: MakeTree,
+) -> None:
+    status = (
+        "Package: nvidia-container-toolkit-base\nStatus: deinstall ok config-files\n"
+        "Version: 1.17.8-1\n"
+    )
+    files: dict[str, str | bytes] = {
+        "/usr/bin/nvidia-container-runtime": ELF,
+        "/var/lib/dpkg/status": status,
+    }
+    removed = resolve(make_tree(files), "/usr/bin/nvidia-container-runtime").toolkit
+    assert removed is not None
+    assert removed.version.value is None
+    installed = status.replace("deinstall ok config-files", "install ok installed")
+    other = resolve(make_tree({**C00, "/var/lib/dpkg/status": installed})).toolkit
+    assert other is not None
+    assert other.version.value is None

@@ -1,7 +1,7 @@
 """containerd as an engine: its handlers, its default handler and its native CDI injection.
 
 Owns: what the CRI table means in each release, and what follows when the running release is not
-known. Must not know: how files are merged (``containerd_files``), nor what a binary does.
+known. Must not know: how files are merged (``containerd_merge``), nor what a binary does.
 
 Sources: containerd/containerd ``pkg/cri/config/config.go`` (1.x),
 ``internal/cri/config/config.go`` (2.x).
@@ -11,14 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpucdi.engines.containerd_files import (
-    ConfigFile,
-    EffectiveConfig,
-    RefusedError,
-    effective,
-    load_files,
-    written_for,
-)
+from gpucdi.engines.containerd_files import ConfigFile, RefusedError, load_files
+from gpucdi.engines.containerd_merge import EffectiveConfig, effective, written_for
 from gpucdi.engines.merge import boolean_leaf, leaf, subtable, text_leaf, texts_leaf
 from gpucdi.engines.model import Engine, EngineName, Handler
 from gpucdi.engines.tomlfile import Table

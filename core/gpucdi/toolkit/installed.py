@@ -3,8 +3,8 @@
 Owns: asking programs for their version, and what files tell about it otherwise. Must not know:
 configuration values.
 
-Sources: NVIDIA/nvidia-container-toolkit ``internal/info/version.go``; which release brought a key
-or a wrapper's shape: the tagged trees v1.11.0 to v1.20.2.
+Sources: NVIDIA/nvidia-container-toolkit ``internal/info/version.go``, ``packaging/debian/control``;
+which release brought a wrapper's shape: the tagged trees v1.11.0 to v1.20.2.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from gpucdi.toolkit.locate import SEARCH_PATH, locate
 from gpucdi.toolkit.model import Toolkit
 from gpucdi.toolkit.wrapper import Wrapper
 
+DPKG_STATUS = "/var/lib/dpkg/status"
+_PACKAGE = "nvidia-container-toolkit-base"
+_FIELD = re.compile(r"^(Package|Status|Version): (.*)$", re.MULTILINE)
 _STATED = re.compile(
     r"^NVIDIA Container (?:Toolkit CLI|Runtime(?: Hook)?) version (\S+)", re.MULTILINE
 )
@@ -41,7 +44,9 @@ def read_toolkit(
     since, before = _bounds(wrapper)
     return Toolkit(
         directory=directory,
-        version=_stated_version(programs, directory, runtime, ctk),
+        version=_stated_version(programs, directory, runtime, ctk)
+        or _packaged_version(host, directory)
+        or Sourced(None, UNKNOWN),
         ctk=ctk,
         hook=hook,
         since=since,
@@ -51,7 +56,7 @@ def read_toolkit(
 
 def _stated_version(
     programs: Programs, directory: str, runtime: str, ctk: str | None
-) -> Sourced[str | None]:
+) -> Sourced[str | None] | None:
     asked = [runtime, runtime.removesuffix(".real")]
     # A program from elsewhere in the PATH may belong to another toolkit and proves nothing.
     if ctk is not None and posixpath.dirname(ctk) == directory:
@@ -60,7 +65,26 @@ def _stated_version(
         stated = _STATED.search(programs.version_output(program) or "")
         if stated is not None and release(stated[1]) is not None:
             return Sourced(stated[1], Source(SourceKind.PROCESS, file=program))
-    return Sourced(None, UNKNOWN)
+    return None
+
+
+def _packaged_version(host: HostTree, directory: str) -> Sourced[str | None] | None:
+    """Return the version of the installed Debian package, which puts its programs in /usr/bin."""
+    if directory != "/usr/bin":
+        return None
+    try:
+        text = host.read(DPKG_STATUS).decode("utf-8", "replace")
+    except OSError:
+        return None
+    for paragraph in text.split("\n\n"):
+        fields = dict(_FIELD.findall(paragraph))
+        is_installed = fields.get("Status", "").endswith(" ok installed")
+        if fields.get("Package") == _PACKAGE and is_installed:
+            # Debian's own revision follows the last dash; `~rc.1` marks a pre-release.
+            version = fields.get("Version", "").rpartition("-")[0].replace("~", "-")
+            if release(version) is not None:
+                return Sourced(version, Source(SourceKind.FILE, DPKG_STATUS, _PACKAGE))
+    return None
 
 
 def _bounds(wrapper: Wrapper | None) -> tuple[Release | None, Release | None]:
