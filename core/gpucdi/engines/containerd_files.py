@@ -125,11 +125,3 @@ def has_change(running: Release, since: Mapping[tuple[int, int], int]) -> bool:
     major, minor, patch = running
     first = since.get((major, minor))
     return patch >= first if first is not None else (major, minor) > max(since)
-
-
-def written_for(files: tuple[ConfigFile, ...], running: Release) -> bool:
-    """Tell whether a release knows the version of every file; some older ones start regardless."""
-    highest = max((file.version for file in files), default=0)
-    if running < (2, 0, 0):
-        return highest <= FULL_PLUGIN_NAMES
-    return highest <= (SPLIT_CRI if running < (2, 3, 0) else SERVER_PLUGINS)

@@ -64,6 +64,14 @@ class EffectiveConfig:
     is_disabled: bool = False
 
 
+def written_for(files: tuple[ConfigFile, ...], running: Release) -> bool:
+    """Tell whether a release knows the version of every file; some older ones start regardless."""
+    highest = max((file.version for file in files), default=0)
+    if running < (2, 0, 0):
+        return highest <= FULL_PLUGIN_NAMES
+    return highest <= (SPLIT_CRI if running < (2, 3, 0) else SERVER_PLUGINS)
+
+
 def effective(files: tuple[ConfigFile, ...], running: Release) -> EffectiveConfig:
     """Merge files as the containerd release ``running`` does.
 
