@@ -68,6 +68,10 @@ class HoldKeeper:
         """Somebody changed or removed our file after we had written it."""
         self._disputes += [self.monotonic()] * times
 
+    def resume(self, hold: Hold) -> None:
+        """Go on with a hold of an earlier process: it has lasted since then."""
+        self._since.setdefault(hold.reason, hold.since)
+
     def next_due(self) -> float | None:
         """Return when (monotonic) a hold may begin or end by time alone, ``None`` if none will."""
         due = [moment + REPLACEMENT_SECONDS for moment in self._vanished.values()]

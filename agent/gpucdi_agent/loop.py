@@ -148,7 +148,16 @@ class Loop:
         if status != self._shown:
             self._tell(status)
             self._shown = status
+            self._keep(status)
             self.publish(status)
+
+    def _keep(self, status: NodeStatus) -> None:
+        if self.state is None or self.settings.observe:
+            return
+        try:
+            self.state.remember_status(status)
+        except OSError as error:
+            log("the status is not remembered", 30, error=str(error))
 
     def _tell(self, status: NodeStatus) -> None:
         before = self._shown

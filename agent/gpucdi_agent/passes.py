@@ -80,17 +80,18 @@ class NodePass:
     def __init__(
         self,
         surroundings: Surroundings,
-        previous: NodeStatus | None = None,
         *,
         dry_run: bool = False,
     ) -> None:
+        memory = surroundings.state.memory() if surroundings.state else None
         self._world = surroundings
         self._dry_run = dry_run
-        self._previous = previous
+        self._previous = memory.status if memory else None
+        if surroundings.holds is not None and self._previous and self._previous.hold:
+            surroundings.holds.resume(self._previous.hold)
         self._driver_roots: tuple[str, ...] = ()
         self._spec_dirs: tuple[str, ...] = DEFAULT_SPEC_DIRS
         self._backoff = Backoff(surroundings.monotonic)
-        memory = surroundings.state.memory() if surroundings.state else None
         self._history = memory.repairs if memory else ()
         self._expected = _expected(surroundings.host, memory)
         self._failures: dict[str, Finding] = {}

@@ -40,6 +40,7 @@ class Memory:
     repairs: tuple[RepairRecord, ...] = ()
     written: Mapping[str, str] | None = None
     boot_id: str = ""
+    status: NodeStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,9 @@ class StateStore:
             if isinstance(value, str)
         }
         known = "spec" in intent
+        status = self._read("status.json")
         return Memory(
+            status=read_status(status) if status else None,
             intent=Intent.from_json(fields.mapping(intent, "spec")) if known else None,
             generation=fields.optional_integer(intent, "generation"),
             repairs=read_status(history).repairs,
@@ -110,6 +113,10 @@ class StateStore:
     def remember_intent(self, intent: Intent, generation: int | None) -> None:
         """Keep the spec that is obeyed while there is no API server."""
         self._write("intent.json", {"generation": generation, "spec": intent.to_json()})
+
+    def remember_status(self, status: NodeStatus) -> None:
+        """Keep the last status, so that a restart neither moves its times nor publishes anew."""
+        self._write("status.json", write_status(status))
 
     def remember_repairs(
         self, repairs: tuple[RepairRecord, ...], written: Mapping[str, str], boot_id: str

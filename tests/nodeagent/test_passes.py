@@ -381,6 +381,16 @@ def test_a_restart_goes_on_where_the_last_process_ended(bench: Bench) -> None:
     assert len(bench.generator.asked) == 1
 
 
+def test_a_restart_moves_no_time_of_the_status(bench: Bench) -> None:
+    bench.nvml.failure = NvmlFailure.UNKNOWN
+    status = bench.run().status
+    StateStore(bench.host, RealFiles(), STATE).remember_status(status)
+    bench.seconds += 500
+    bench.restart()
+
+    assert bench.run().status == status
+
+
 def test_an_edit_while_no_agent_ran_is_noticed(bench: Bench) -> None:
     bench.run()
     delete(bench)
