@@ -124,6 +124,8 @@ class HostTree:
     def __init__(self, root: str | Path = "/") -> None:
         self.root = Path(root)
         self._live = self.root == Path("/")
+        # Joined as text: a look at a path resolves every part of it, and Path costs more than that.
+        self._prefix = "" if self._live else os.fspath(self.root)
         self.capture = CaptureFacts() if self._live else _read_capture(self.root)
 
     def __repr__(self) -> str:
@@ -233,7 +235,7 @@ class HostTree:
         if device is not None:
             return device
         try:
-            found = _from_os(os.lstat(self._place(real)))
+            found = _from_os(os.lstat(self._prefix + real))
         except OSError as error:
             if self._has_captured_child(real):
                 return FileStat(kind=FileKind.DIRECTORY, mode=0o755)
@@ -276,7 +278,7 @@ class HostTree:
         if real in self.capture.devices:
             return None
         try:
-            return os.readlink(self._place(real))
+            return os.readlink(self._prefix + real)
         except OSError:
             return None
 
