@@ -48,7 +48,7 @@ def decode(
     converter = _Converter(capital_unsupported=capital_unsupported, aliases=aliases)
     try:
         value = converter.value(root, schema)
-        converter.check()
+        converter.check(value)
     except DecodeError as error:
         raise DecodeError(f"error converting YAML to JSON: {error}") from None
     filler = _Filler()
@@ -64,19 +64,19 @@ class _Converter:
     def __init__(self, *, capital_unsupported: bool, aliases: bool) -> None:
         self.duplicates: list[str] = []
         self.unsupported_key: str | None = None
-        self.unsupported_value: str | None = None
+        self.has_unsupported_value = False
         self.guard = AliasGuard(counts=aliases)
         self.word = "Unsupported" if capital_unsupported else "unsupported"
 
-    def check(self) -> None:
-        """Raise what went wrong, in the order in which the three steps would have met it."""
+    def check(self, value: Json) -> None:
+        """Raise what went wrong on the way to ``value``, in the order in which the three steps would have met it."""
         if self.duplicates:
             listed = "\n  ".join(self.duplicates)
             problem = f"yaml: unmarshal errors:\n  {listed}"
         elif self.unsupported_key is not None:
             problem = self.unsupported_key
-        elif self.unsupported_value is not None:
-            problem = f"json: unsupported value: {self.unsupported_value}"
+        elif self.has_unsupported_value:
+            problem = f"json: unsupported value: {_first_unsupported(value)}"
         else:
             return
         raise DecodeError(problem)
@@ -108,8 +108,8 @@ class _Converter:
             return None
         if type(target) is Scalar and target.basic is Basic.STRING:
             return _key_text(value)
-        if isinstance(value, float) and not math.isfinite(value) and not self.unsupported_value:
-            self.unsupported_value = float32_text(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            self.has_unsupported_value = True
         return value
 
     def _mapping(
@@ -233,11 +233,25 @@ def _go_syntax(value: Json) -> str:
     if isinstance(value, dict):
         pairs = (f"{quote(key)}:{_nested_syntax(value[key])}" for key in sorted(value))
         return "map[interface {}]interface {}{" + ", ".join(pairs) + "}"
-    return float64_text(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return float64_text(value)
+    return str(value) if value < _INT64_LIMIT else hex(value)
 
 
 def _nested_syntax(value: Json) -> str:
     return "interface {}(nil)" if value is None else _go_syntax(value)
+
+
+def _first_unsupported(value: Json) -> str | None:
+    """Return the first number that JSON cannot hold, in the order of ``json.Marshal``."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return float64_text(value)
+    parts: list[Json] = []
+    if isinstance(value, list):
+        parts = value
+    elif isinstance(value, dict):
+        parts = [value[key] for key in sorted(value)]
+    return next((found for found in map(_first_unsupported, parts) if found), None)
 
 
 class _Filler:

@@ -154,36 +154,48 @@ class _Builder:
             if kind is DocumentEndEvent:
                 break
             node = self._node(event)
-            _put(node, stack[-1], keys)
-            if isinstance(node, (SequenceNode, MappingNode)):
+            parent = stack[-1]
+            if type(parent) is SequenceNode:
+                parent.items.append(node)
+            else:
+                _put(node, parent, keys)
+            if kind is not ScalarEvent and isinstance(node, (SequenceNode, MappingNode)):
                 stack.append(node)
                 keys.append(None)
+                if len(stack) > NESTING_LIMIT:
+                    raise OverBoundError(f"nested deeper than {NESTING_LIMIT} levels")
             count += 1
-            if len(stack) > NESTING_LIMIT or count > NODE_LIMIT:
-                raise OverBoundError(
-                    f"more than {NODE_LIMIT} YAML nodes or {NESTING_LIMIT} levels of them"
-                )
+            if count > NODE_LIMIT:
+                raise OverBoundError(f"more than {NODE_LIMIT} YAML nodes")
         return root
 
     def _node(self, event: Event) -> Node:
-        line = event.start_mark.line + 1 if event.start_mark else 0
+        mark = event.start_mark
+        line = mark.line + 1 if mark is not None else 0
+        if type(event) is ScalarEvent:
+            tag, anchor, style = event.tag, event.anchor, event.style
+            scalar = ScalarNode(
+                line,
+                short_tag(tag) if tag else "",
+                anchor,
+                event.value,
+                plain=event.implicit[0],
+                quoted=style is not None and style != "",
+            )
+            if anchor is not None:
+                self.anchors[anchor] = scalar
+            return scalar
         if type(event) is AliasEvent:
             name = event.anchor or ""
             target = self.anchors.get(name)
             if target is None:
                 raise _UnsureError
             return AliasNode(line, name, target)
-        node: Node
-        if type(event) is ScalarEvent:
-            tag = short_tag(event.tag) if event.tag else ""
-            plain, quoted = event.implicit[0], bool(event.style)
-            node = ScalarNode(line, tag, event.anchor, event.value, plain=plain, quoted=quoted)
-        elif isinstance(event, CollectionStartEvent):
-            tag = short_tag(event.tag) if event.tag else ""
-            cls = MappingNode if type(event) is MappingStartEvent else SequenceNode
-            node = cls(line, tag, event.anchor)
-        else:
+        if not isinstance(event, CollectionStartEvent):
             raise _UnsureError
+        tag = short_tag(event.tag) if event.tag else ""
+        cls = MappingNode if type(event) is MappingStartEvent else SequenceNode
+        node = cls(line, tag, event.anchor)
         if node.anchor is not None:
             self.anchors[node.anchor] = node
         return node
@@ -191,7 +203,7 @@ class _Builder:
 
 def _put(node: Node, parent: SequenceNode | MappingNode, keys: list[Node | None]) -> None:
     """Add ``node`` to its parent; ``keys[-1]`` is the key that waits for its value."""
-    if isinstance(parent, SequenceNode):
+    if not isinstance(parent, MappingNode):
         parent.items.append(node)
         return
     key = keys[-1]

@@ -34,9 +34,18 @@ class ScalarNode(Node):
     __slots__ = ("plain", "quoted", "value")
 
     def __init__(
-        self, line: int, tag: str, anchor: str | None, value: str, *, plain: bool, quoted: bool
+        self,
+        line: int,
+        tag: str,
+        anchor: str | None,
+        value: str,
+        *,
+        plain: bool,
+        quoted: bool,
     ) -> None:
-        super().__init__(line, tag, anchor)
+        self.line = line
+        self.tag = tag
+        self.anchor = anchor
         self.value = value
         self.plain = plain
         self.quoted = quoted

@@ -30,12 +30,9 @@ class GoText:
     __slots__ = ("_error", "_limit", "keeps_bom", "padded")
 
     def __init__(self, data: bytes) -> None:
-        text, self._error, bad_at = _decode(data)
+        text, self._error, self._limit = _decode(data)
         self.padded = text + _PADDING
         self.keeps_bom = text.startswith(_BOM)
-        self._limit = len(self.padded)
-        if self._error:
-            self._limit = len(data[: bad_at - bad_at % _CHUNK_BYTES].decode("utf-8", "ignore"))
         self.reach(0)
 
     def reach(self, index: int) -> None:
@@ -44,41 +41,35 @@ class GoText:
             raise GoReaderError(self._error)
 
 
+_BOMS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
+
+
 def _decode(data: bytes) -> tuple[str, str, int]:
-    """Return the text, and what is wrong with the first bad byte with its offset."""
-    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
-        if data.startswith(mark):
-            return _decode_utf16(data[2:], encoding)
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    error = ""
-    bad_at = len(data)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        bad_at = problem.start
-        text = data[:bad_at].decode("utf-8")
-        error = _utf8_problem(data[bad_at:])
-    illegal = _ILLEGAL.search(text)
-    if illegal:
-        text = text[: illegal.start()]
-        return text, "control characters are not allowed", len(text.encode("utf-8"))
-    return text, error, bad_at
-
-
-def _decode_utf16(data: bytes, encoding: str) -> tuple[str, str, int]:
-    error = ""
-    bad_at = len(data)
+    """Return the text, what is wrong behind it, and how many characters can be had before that."""
+    bom, encoding = next((each for each in _BOMS if data.startswith(each[0])), (b"", "utf-8"))
+    data = data[len(bom) :]
+    error, bad_at = "", len(data)
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as problem:
         bad_at = problem.start
         text = data[:bad_at].decode(encoding)
-        error = _utf16_problem(data[bad_at:], big=encoding.endswith("be"))
+        rest = data[bad_at:]
+        error = (
+            _utf8_problem(rest)
+            if encoding == "utf-8"
+            else _utf16_problem(rest, big=encoding.endswith("be"))
+        )
     illegal = _ILLEGAL.search(text)
     if illegal:
         text = text[: illegal.start()]
-        return text, "control characters are not allowed", len(text.encode(encoding))
-    return text, error, bad_at
+        error, bad_at = "control characters are not allowed", len(text.encode(encoding))
+    if not error or error.startswith("incomplete"):
+        # Half a character at the end is only noticed when the reader asks for more.
+        return text, error, len(text)
+    seen = bad_at + len(bom)
+    chunk = max(seen - seen % _CHUNK_BYTES - len(bom), 0)
+    return text, error, len(data[:chunk].decode(encoding, "ignore"))
 
 
 def _utf8_problem(data: bytes) -> str:
