@@ -169,10 +169,20 @@ def _evidence(case: Case) -> Iterator[Evidence]:
     if pod is not None and pod.runtime_class:
         yield Evidence(f"runtimeClassName {pod.runtime_class}", key="spec.runtimeClassName")
     if pod is not None:
-        named = [item for item in pod.requesters if item.name is not RequesterName.OWN_ENV]
-        by_name = {item.name: item for item in reversed(named or list(pod.requesters))}
-        for requester in list(by_name.values())[::-1][:2]:
-            yield Evidence(f"asked by {requester.name}", key=requester.key)
+        yield from _asked(pod)
+
+
+def _asked(pod: PodView) -> Iterator[Evidence]:
+    """Say who asked, the most telling mark of each party."""
+    first: dict[RequesterName, Evidence] = {}
+    for item in pod.requesters:
+        first.setdefault(item.name, Evidence(f"asked by {item.name}", key=item.key))
+    if len(first) > 1:
+        first.pop(RequesterName.OWN_ENV, None)
+    if RequesterName.HAMI in first:
+        # HAMi's webhook takes over the device plugin's own resource name.
+        first.pop(RequesterName.DEVICE_PLUGIN, None)
+    yield from list(first.values())[:2]
 
 
 def _not_seen(case: Case) -> Iterator[str]:

@@ -49,7 +49,8 @@ class Advice:
     """One way out. ``command`` can be run as it stands; ``valid_for`` names the versions.
 
     ``since`` and ``before`` bound the toolkit versions that it helps with: where the handler's is
-    known and outside, the advice is left out. In a diagnosis the advice comes ranked: what helps for certain and touches least, first.
+    known and outside, the advice is left out. ``kind`` is the one kind that it helps with, ``None``
+    for any. In a diagnosis the advice comes ranked: what helps for certain and touches least, first.
     """
 
     text: str
@@ -59,6 +60,7 @@ class Advice:
     valid_for: str = "all versions"
     since: Release | None = None
     before: Release | None = None
+    kind: str | None = None
 
     def fits(self, version: Release | None) -> bool:
         """Tell whether it helps with the toolkit ``version``; an unknown one is never excluded."""

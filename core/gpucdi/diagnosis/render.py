@@ -92,49 +92,75 @@ def _see(resource: str) -> str:
 
 def as_text(diagnosis: Diagnosis) -> str:
     """Return the whole diagnosis for a terminal."""
-    return "\n".join(_lines(diagnosis, bold=str, item="  - ", command="      $ {}")) + "\n"
+    lines = [*_head(diagnosis), *(f"  - {name}" for name in diagnosis.failure.names)]
+    lines += _facts(diagnosis)
+    for title, items in _sections(diagnosis):
+        lines += [title, *(f"  - {item}" for item in items)]
+        if title == _EVIDENCE:
+            lines += _ways(diagnosis, "  {}. {}", "     ({})", "      $ {}")
+    return "\n".join(lines) + "\n"
 
 
 def as_markdown(diagnosis: Diagnosis) -> str:
     """Return the whole diagnosis as Markdown, for a ticket."""
-    lines = _lines(diagnosis, bold="**{}**".format, item="- ", command="  ```sh\n  {}\n  ```")
-    return "\n".join(lines) + "\n"
+    parts = [_bold(line) for line in _head(diagnosis)]
+    parts += ["\n".join(f"- `{name}`" for name in diagnosis.failure.names)]
+    parts += [_bold(line) for line in _facts(diagnosis)]
+    for title, items in _sections(diagnosis):
+        parts += [f"**{title}**", "\n".join(f"- {item}" for item in items)]
+        if title == _EVIDENCE:
+            title_line, *ways = _ways(
+                diagnosis, "{}. {}", "   ({})", "   ```sh\n   {}\n   ```"
+            ) or [""]
+            parts += [_bold(title_line), "\n".join(ways)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _lines(diagnosis: Diagnosis, *, bold: object, item: str, command: str) -> Iterator[str]:
-    mark = bold if callable(bold) else str
+_EVIDENCE = "Evidence:"
+
+
+def _bold(line: str) -> str:
+    title, colon, rest = line.partition(":")
+    return f"**{title}:**{rest}" if colon and len(title.split()) <= 5 else line  # noqa: PLR2004 - a title, not a sentence
+
+
+def _head(diagnosis: Diagnosis) -> list[str]:
     failure = diagnosis.failure
-    yield f"{mark('Cause:')} {diagnosis.cause} (confidence {diagnosis.confidence})"
-    yield diagnosis.summary
     engine = f", engine {failure.engine}" if failure.engine else ""
-    yield f"{mark('Stage:')} {failure.stage}{engine}"
-    for name in failure.names:
-        yield f"{item}{name}"
+    return [
+        f"Cause: {diagnosis.cause} (confidence {diagnosis.confidence})",
+        diagnosis.summary,
+        f"Stage: {failure.stage}{engine}",
+    ]
+
+
+def _facts(diagnosis: Diagnosis) -> list[str]:
+    lines = []
     if diagnosis.contributing:
-        yield f"{mark('Contributing:')} {', '.join(diagnosis.contributing)}"
+        lines.append(f"Contributing: {', '.join(diagnosis.contributing)}")
     if diagnosis.candidates:
-        yield f"{mark('It may also be:')} {', '.join(diagnosis.candidates)}"
+        lines.append(f"It may also be: {', '.join(diagnosis.candidates)}")
     if diagnosis.near_miss:
         near = diagnosis.near_miss
-        yield f"{mark('Near miss:')} {near.kind} has {near.count} of the missing names"
-    yield from _section(mark("Evidence:"), map(str, diagnosis.evidence), item)
-    yield from _advice(diagnosis, mark("What to do:"), item, command)
-    yield from _section(mark("What not to do:"), diagnosis.warnings, item)
-    yield from _section(mark("Not seen:"), diagnosis.not_seen, item)
+        lines.append(f"Near miss: {near.kind} has {near.count} of the missing names")
+    return lines
 
 
-def _section(title: object, texts: Iterable[str], item: str) -> Iterator[str]:
-    lines = [f"{item}{text}" for text in texts]
-    if lines:
-        yield str(title)
-        yield from lines
+def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, list[str]]]:
+    yield _EVIDENCE, [str(item) for item in diagnosis.evidence]
+    if diagnosis.warnings:
+        yield "What not to do:", list(diagnosis.warnings)
+    if diagnosis.not_seen:
+        yield "Not seen:", list(diagnosis.not_seen)
 
 
-def _advice(diagnosis: Diagnosis, title: object, item: str, command: str) -> Iterator[str]:
-    if diagnosis.advice:
-        yield str(title)
+def _ways(diagnosis: Diagnosis, line: str, note: str, command: str) -> list[str]:
+    lines = ["What to do:"] if diagnosis.advice else []
     for number, advice in enumerate(diagnosis.advice, start=1):
-        yield f"{item.rstrip(' -')}{'  ' if item[0] == ' ' else ''}{number}. {advice.text}"
-        yield f"     ({advice.who}; touches {advice.blast_radius}; {advice.valid_for})"
+        lines.append(line.format(number, advice.text))
+        lines.append(
+            note.format(f"{advice.who}; touches {advice.blast_radius}; {advice.valid_for}")
+        )
         if advice.command:
-            yield command.format(advice.command)
+            lines.append(command.format(advice.command))
+    return lines

@@ -46,7 +46,12 @@ def advise(case: Case, verdict: Verdict, *, repairable: bool) -> tuple[Advice, .
         found = [kinds.repair(case)] if repairable else []
         found += STANDING.get(verdict.cause, ())
     version = release(case.handler.toolkit) if case.handler else None
-    return tuple(item for item in dict.fromkeys([*first, *found]) if item.fits(version))
+    names = case.failure.kinds
+    return tuple(
+        item
+        for item in dict.fromkeys([*first, *found])
+        if item.fits(version) and (item.kind is None or not names or item.kind in names)
+    )
 
 
 def warn(case: Case, verdict: Verdict) -> tuple[str, ...]:

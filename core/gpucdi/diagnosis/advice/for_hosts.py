@@ -18,6 +18,7 @@ _REFRESH = Advice(
     _W.ADMIN,
     command="systemctl restart nvidia-cdi-refresh.service",
     valid_for="toolkit packages 1.18 and newer on the host",
+    kind="nvidia.com/gpu",
 )
 _GENERATE = Advice(
     "generate the spec anew with the node's own nvidia-ctk, into the file that is stale",
@@ -25,6 +26,7 @@ _GENERATE = Advice(
     _W.ADMIN,
     command="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     valid_for="specs of the kind nvidia.com/gpu that an admin generated",
+    kind="nvidia.com/gpu",
 )
 _OWNER = Advice(
     "restart the component that wrote the file on this node (toolkit, device plugin or DRA "

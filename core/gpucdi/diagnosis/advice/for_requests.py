@@ -18,6 +18,7 @@ _REFRESH = Advice(
     _W.ADMIN,
     command="systemctl restart nvidia-cdi-refresh.service",
     valid_for="toolkit packages 1.18 and newer on the host",
+    kind="nvidia.com/gpu",
 )
 _RECREATE = Advice("recreate the Pod, so that it is given a GPU that exists", _B.POD, _W.USER)
 _ALIGN = Advice(
