@@ -114,6 +114,14 @@ def normal(path: str) -> str:
     return "/" + cleaned.lstrip("/")
 
 
+def real_or_same(host: HostTree, path: str) -> str:
+    """Return the real path, or ``path`` itself where its links lead nowhere."""
+    try:
+        return host.realpath(path)
+    except OSError:
+        return path
+
+
 class HostTree:
     """One host's files below ``root``.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.trees import c00
 
-from gpucdi.api import Intent, NodeState
+from gpucdi.api import Intent, NameRequest, NodeState
 from gpucdi.findings import Cause
 from gpucdi.host import HostTree
 from gpucdi.node import Inventory, proc_inventory
@@ -75,6 +75,27 @@ def test_a_kind_of_the_spec_is_expected_of_every_reader(host: HostTree) -> None:
     kind = judged.kind("example.com/gpu")
     assert kind is not None
     assert {item.cause for item in kind.missing} == {Cause.KIND_HAS_NO_SPEC}
+
+
+def test_a_request_makes_nothing_expected_but_what_it_asked_for(host: HostTree) -> None:
+    request = NameRequest("other.nvidia.com/gpu", (c00.UUIDS[1], "GPU-of-another-node"))
+    kind = c00.judge(host, intent=Intent(requests=(request,))).kind("other.nvidia.com/gpu")
+    assert kind is not None
+    assert kind.expected == (c00.UUIDS[1],)
+
+
+def test_a_request_for_another_vendors_kind_is_not_ours_to_answer(host: HostTree) -> None:
+    request = NameRequest("example.com/gpu", (c00.UUIDS[0],))
+    assert c00.judge(host, intent=Intent(requests=(request,))).kind("example.com/gpu") is None
+
+
+def test_a_spec_in_a_directory_that_the_runtime_does_not_read_is_named_so(host: HostTree) -> None:
+    config = host.outside("/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml")
+    text = config.read_text()
+    config.write_text(text.replace('["/etc/cdi", "/var/run/cdi"]', '["/opt/cdi"]'))
+    kind = c00.judge(host).kind(c00.MANAGEMENT)
+    assert kind is not None
+    assert {item.name: item.cause for item in kind.missing}["all"] is Cause.SPEC_DIR_NOT_READ
 
 
 def test_a_card_that_was_swapped_is_a_stale_uuid_for_the_device_plugin(host: HostTree) -> None:

@@ -12,15 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpucdi.api.status import FileStatus, NearMiss
-from gpucdi.cdi import Accepted, SpecFile, Unresolved, UnresolvedReason
+from gpucdi.cdi import Unresolved, UnresolvedReason
 from gpucdi.findings import Cause, Finding
-from gpucdi.host import HostTree
+from gpucdi.host import HostTree, real_or_same
 from gpucdi.node.files import file_findings, kind_files, rejected_as_too_new
 from gpucdi.node.kinds import (
     ALL,
     DEVICE_PREFIXES,
     WantedKind,
     is_foreign,
+    is_nvidia,
     wanted_kinds,
 )
 from gpucdi.node.observation import NodeReader, Observation
@@ -136,7 +137,7 @@ def assess(observation: Observation, host: HostTree) -> Assessment:
 
 def _kinds_on_disk(observation: Observation) -> list[str]:
     found = {kind for reader in observation.readers for kind in reader.registry.kinds}
-    return sorted(kind for kind in found if "nvidia.com" in kind.partition("/")[0])
+    return sorted(kind for kind in found if is_nvidia(kind))
 
 
 def _assess_kind(observation: Observation, host: HostTree, wanted: WantedKind) -> KindAssessment:
@@ -221,9 +222,23 @@ def _cause(
         files = [file for file in reader.registry.files if file.path in why.files]
         too_new = any(rejected_as_too_new(host, file, reader.reader.library) for file in files)
         return Cause.SPEC_TOO_NEW_FOR_READER if too_new else Cause.SPEC_REJECTED
+    if _lies_elsewhere(observation, host, reader, name):
+        return Cause.SPEC_DIR_NOT_READ
     if why.reason is UnresolvedReason.NO_SUCH_KIND:
         return Cause.KIND_HAS_NO_SPEC
     return _lacking_cause(observation, reader, name)
+
+
+def _lies_elsewhere(
+    observation: Observation, host: HostTree, reader: NodeReader, qualified: str
+) -> bool:
+    """Tell whether another reader has the name from a directory that this one does not read."""
+    read = {real_or_same(host, path) for path in reader.reader.effective_dirs}
+    others = (other.registry.devices.get(qualified) for other in observation.readers)
+    return any(
+        device is not None and real_or_same(host, device.file.directory) not in read
+        for device in others
+    )
 
 
 def _lacking_cause(observation: Observation, reader: NodeReader, qualified: str) -> Cause:
@@ -256,12 +271,3 @@ def _near_miss(
     if not ranked or not counts[ranked[0]]:
         return None
     return NearMiss(ranked[0], counts[ranked[0]])
-
-
-def accepted_files(reader: NodeReader, kind: str) -> tuple[SpecFile, ...]:
-    """Return the files of ``kind`` that the reader accepts, in scan order."""
-    return tuple(
-        file
-        for file in reader.registry.files
-        if isinstance(file.outcome, Accepted) and file.outcome.spec.kind == kind
-    )

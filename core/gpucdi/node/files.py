@@ -23,6 +23,7 @@ from gpucdi.cdi import (
 )
 from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.host import HostTree
+from gpucdi.node.kinds import is_nvidia
 from gpucdi.node.observation import NodeReader, Observation
 from gpucdi.node.owners import GPUCDI, file_owner
 
@@ -192,7 +193,7 @@ _LINT_CAUSES = {
 
 def _lint(observation: Observation, host: HostTree, wanted: Collection[str]) -> Iterator[Finding]:
     for file in _unique_files(observation):
-        if file.spec is None or "nvidia.com" not in file.spec.vendor:
+        if file.spec is None or not is_nvidia(file.spec.kind):
             continue
         # One thing missing on the host is named by many devices; it is one finding.
         by_thing: dict[tuple[LintRule, str], list[LintFinding]] = {}

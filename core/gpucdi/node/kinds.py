@@ -54,6 +54,15 @@ def is_foreign(kind: str) -> bool:
     return kind.partition("/")[0] in FOREIGN_VENDORS
 
 
+def is_nvidia(kind: str) -> bool:
+    """Tell whether the kind is of NVIDIA's vendors.
+
+    A failing Pod may name any kind; only these are ours to generate unless a policy says more.
+    """
+    vendor = kind.partition("/")[0]
+    return vendor == "nvidia.com" or vendor.endswith(".nvidia.com")
+
+
 def is_legal(kind: str) -> bool:
     """Tell whether the newest library accepts ``kind`` as ``vendor/class``."""
     try:
@@ -111,8 +120,8 @@ def wanted_kinds(observation: Observation) -> tuple[tuple[WantedKind, ...], tupl
             continue
         handlers.setdefault(kind.value, []).append(runtime.handler.name)
     intent = observation.intent
-    extra = [*intent.extra_kinds, *(request.kind for request in intent.requests)]
-    for name in extra:
+    asked = [request.kind for request in intent.requests if is_nvidia(request.kind)]
+    for name in [*intent.extra_kinds, *asked]:
         if is_legal(name) and name != AUTOMATIC_KIND:
             handlers.setdefault(name, [])
     wanted = tuple(_wanted(observation, kind, names) for kind, names in sorted(handlers.items()))
@@ -121,8 +130,10 @@ def wanted_kinds(observation: Observation) -> tuple[tuple[WantedKind, ...], tupl
 
 def _wanted(observation: Observation, kind: str, handlers: list[str]) -> WantedKind:
     intent = observation.intent
-    names = device_names(observation.inventory.gpus, intent)
-    known = {*observation.inventory.gpus.uuids, *names, *_indices(observation), ALL, NONE}
+    everything = device_names(observation.inventory.gpus, intent)
+    # A Pod's request alone makes nothing expected but what it asked for.
+    names = everything if handlers or kind in intent.extra_kinds else ()
+    known = {*observation.inventory.gpus.uuids, *everything, *_indices(observation), ALL, NONE}
     asked = [
         name
         for request in intent.requests

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpucdi.api.names import OWN_FILE_PREFIX
 from gpucdi.cdi import NEWEST, Accepted, Registry, Spec, decode_spec, lint_spec
-from gpucdi.host import HostTree
+from gpucdi.host import HostTree, real_or_same
 from gpucdi.node.assessment import Assessment, KindAssessment
 from gpucdi.node.observation import NodeReader, Observation
 from gpucdi.node.owners import is_ours
@@ -68,7 +68,7 @@ def own_files(observation: Observation, host: HostTree) -> tuple[OwnFile, ...]:
     """Return the files that bear our name and our mark, in every directory some reader reads."""
     found: dict[str, OwnFile] = {}
     for directory in observation.spec_dirs:
-        real = realpath(host, directory)
+        real = real_or_same(host, directory)
         try:
             entries = host.listdir(real)
         except OSError:
@@ -110,16 +110,8 @@ def absent_overlay(
 def spellings(observation: Observation, host: HostTree, path: str) -> tuple[str, ...]:
     """Return the host paths by which readers reach ``path``: /run/cdi/x is /var/run/cdi/x too."""
     directory, name = posixpath.split(path)
-    same = [item for item in observation.spec_dirs if realpath(host, item) == directory]
+    same = [item for item in observation.spec_dirs if real_or_same(host, item) == directory]
     return tuple(dict.fromkeys([path, *(posixpath.join(item, name) for item in same)]))
-
-
-def realpath(host: HostTree, path: str) -> str:
-    """Return the real path, or ``path`` itself where links lead nowhere."""
-    try:
-        return host.realpath(path)
-    except OSError:
-        return path
 
 
 def targets(
@@ -215,9 +207,9 @@ def fingerprint(observation: Observation, runtime: HandlerRuntime | None) -> str
 
 def readers_of(observation: Observation, directory: str, host: HostTree) -> tuple[NodeReader, ...]:
     """Return the readers that read ``directory`` under whatever spelling."""
-    real = realpath(host, directory)
+    real = real_or_same(host, directory)
     return tuple(
         reader
         for reader in observation.readers
-        if any(realpath(host, item) == real for item in reader.reader.effective_dirs)
+        if any(real_or_same(host, item) == real for item in reader.reader.effective_dirs)
     )

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from gpucdi.api.names import own_file_name
 from gpucdi.cdi import NEWEST, Accepted, Library, Registry, Spec, decode_spec
 from gpucdi.findings import Finding
-from gpucdi.host import HostTree
+from gpucdi.host import HostTree, real_or_same
 from gpucdi.node.assessment import KindAssessment
 from gpucdi.node.observation import NodeReader, Observation
 from gpucdi.repair.actions import Plan, RemoveFile, WriteFile
 from gpucdi.repair.content import narrowed, own_content, sha256_text
-from gpucdi.repair.need import OwnFile, foreign_registries, realpath, spellings
+from gpucdi.repair.need import OwnFile, foreign_registries, spellings
 from gpucdi.repair.refusals import refusal
 
 # Both ends of the library's releases: what a reader of unknown version may be.
@@ -125,10 +125,10 @@ def _directories(state: PlanState, kind: KindAssessment, ours: tuple[OwnFile, ..
     present = {posixpath.dirname(file.path) for file in ours}
     common: list[str] = []
     for reader in kind.readers:
-        reals = [realpath(state.host, item) for item in reader.reader.effective_dirs]
+        reals = [real_or_same(state.host, item) for item in reader.reader.effective_dirs]
         common = [item for item in common if item in reals] if common else reals
     foreign = {
-        realpath(state.host, posixpath.dirname(file.path))
+        real_or_same(state.host, posixpath.dirname(file.path))
         for registry in (state.foreign[reader.label] for reader in kind.readers)
         for file in registry.files
         if isinstance(file.outcome, Accepted) and file.outcome.spec.kind == kind.kind
