@@ -52,6 +52,21 @@ def test_depth_is_bounded(opening: bytes, library: Library) -> None:
     assert outcome.stage in {Stage.BOUND, Stage.PARSE}
 
 
+def test_depth_by_aliases_is_bounded(library: Library) -> None:
+    lines = [b"a0: &a0 x"]
+    lines += [b"a%d: &a%d %s*a%d%s" % (n, n, b"[" * 90, n - 1, b"]" * 90) for n in range(1, 60)]
+
+    outcome = rejected(b"\n".join(lines), library)
+
+    assert outcome.stage in {Stage.BOUND, Stage.PARSE}
+
+
+def test_a_null_key_over_an_alias_of_itself_is_stopped(library: Library) -> None:
+    outcome = rejected(b"a: &a\n- ? ~\n  : *a\n", library)
+
+    assert outcome.stage is Stage.PARSE
+
+
 def test_many_nodes_are_bounded(library: Library) -> None:
     outcome = rejected(b"[" + b"1," * 120_000 + b"]", library)
 

@@ -124,8 +124,10 @@ class _Converter:
                 self._merge(value_node, target, into, seen)
                 continue
             key = self._key(key_node)
-            text = self._text_of(key, key_node, value_node)
+            text = _json_key(key)
             value = self.value(value_node, _target_of(text, target))
+            if text is None:
+                text = self._unsupported(key, value)
             identity = (type(key).__name__, key)
             if identity in seen:
                 self.duplicates.append(
@@ -147,25 +149,15 @@ class _Converter:
         value = self.value(node, None)
         raise DecodeError(f"yaml: invalid map key: {_go_syntax(value)}")
 
-    def _text_of(self, key: Value, key_node: Node, value_node: Node) -> str:
-        if isinstance(key, str):
-            return _NOT_UTF8.sub(REPLACEMENT, key)
-        is_uint64 = type(key) is int and key >= _INT64_LIMIT
-        if key is not None and not is_uint64:
-            text = _key_text(key)
-            if isinstance(key, float):
-                text = {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text, text)
-            return text
+    def _unsupported(self, key: Value, value: Json) -> str:
+        """Keep the text about a key that JSON cannot have, and return a stand-in for it."""
         if self.unsupported_key is None:
-            go_type = "uint64" if is_uint64 else "%!s(<nil>)"
-            shown = hex(key) if is_uint64 and isinstance(key, int) else "<nil>"
-            value = _go_syntax(
-                _Converter(capital_unsupported=True, aliases=True).value(value_node, None)
-            )
+            go_type = "%!s(<nil>)" if key is None else "uint64"
             self.unsupported_key = (
-                f"{self.word} map key of type: {go_type}, key: {shown}, value: {value}"
+                f"{self.word} map key of type: {go_type}, "
+                f"key: {_go_syntax(key)}, value: {_go_syntax(value)}"
             )
-        return f"\0{key_node.line}"
+        return "\0"
 
     def _merge(
         self,
@@ -213,7 +205,21 @@ def _key_text(value: Value) -> str:
     return float32_text(value) if isinstance(value, float) else str(value)
 
 
-def _target_of(key: str, target: Type | None) -> Type | None:
+def _json_key(key: Value) -> str | None:
+    """Return the key as text, ``None`` for null and for integers beyond int64."""
+    if isinstance(key, str):
+        return _NOT_UTF8.sub(REPLACEMENT, key)
+    if key is None or (type(key) is int and key >= _INT64_LIMIT):
+        return None
+    text = _key_text(key)
+    if isinstance(key, float):
+        return {"+Inf": ".inf", "-Inf": "-.inf", "NaN": ".nan"}.get(text, text)
+    return text
+
+
+def _target_of(key: str | None, target: Type | None) -> Type | None:
+    if key is None:
+        return None
     if type(target) is Struct:
         found = target.find(key)
         return found.type if found else None

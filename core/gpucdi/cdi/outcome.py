@@ -68,6 +68,9 @@ def decode_spec(data: bytes, path: str, library: Library) -> SpecOutcome:
         return Rejected(f"{where}: failed to unmarshal CDI Spec: {error}", Stage.PARSE)
     except OverBoundError as error:
         return Rejected(f"{where}: not looked at further: {error}", Stage.BOUND)
+    except RecursionError:
+        # Nesting is bounded, but aliases may pile one bounded depth upon another.
+        return Rejected(f"{where}: not looked at further: aliases nest too deeply", Stage.BOUND)
     if spec is None:
         return Rejected(f"{where}, no Spec data", Stage.PARSE)
     try:

@@ -215,6 +215,9 @@ def _read(view: View, path: str) -> bytes | SpecOutcome:
     quoted = quote(path)
     try:
         kind = view.stat(path).kind
+        if kind is FileKind.DIRECTORY:
+            # Opening comes before reading: a directory that may not be read is refused earlier.
+            view.listdir(path)
         if kind is FileKind.FIFO:
             return Crashes(f"opening the FIFO {path} blocks the reader for ever")
         if kind is FileKind.SOCKET:
