@@ -28,6 +28,8 @@ class Timing:
     pod_resync_s: float = 300.0
     # Never more than one GET of one Pod in this time.
     pod_get_s: float = 10.0
+    # A Pod waits this long to be explained while its node's agent has said nothing yet.
+    node_wait_s: float = 15.0
     # An explained Pod is looked at again this often while its names resolve and it does not run.
     pod_recheck_s: float = 15.0
     # Events live an hour on the server; a lasting fault refreshes its Event.

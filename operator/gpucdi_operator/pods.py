@@ -122,7 +122,9 @@ class PodReconciler:
         track = self.track(key)
         track.node = fields.text(fields.mapping(pod, "spec"), "nodeName")
         explanations = explain(pod, tuple(track.texts), self.store)
-        if explanations:
+        if explanations and self._node_may_speak(track):
+            self.queue.add(key, after_s=self.timing.pod_get_s)
+        elif explanations:
             await self._explain(pod, track, explanations)
             self._request(track.node, explanations)
             if self._may_run_soon(track, explanations):
@@ -135,6 +137,17 @@ class PodReconciler:
             self.forget(key)
         else:
             self.queue.add(key, after_s=self.timing.pod_recheck_s)
+
+    def _node_may_speak(self, track: Track) -> bool:
+        """Tell whether the status that would name file and cause is still to be expected.
+
+        After a start the Events of failing Pods come in before the statuses, or before an agent
+        has made its first pass; an Event without the file would be the only one for half an hour.
+        """
+        record = self.store.statuses.get(track.node)
+        if record is not None and record.status.conditions:
+            return False
+        return self.clock.monotonic() - track.seen_at < self.timing.node_wait_s
 
     def _may_run_soon(self, track: Track, explanations: tuple[Explanation, ...]) -> bool:
         record = self.store.statuses.get(track.node)

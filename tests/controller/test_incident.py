@@ -40,6 +40,19 @@ async def test_a_failing_pod_is_explained_asked_for_and_told_when_it_runs_again(
     assert len(scene.events("CdiDeviceRestored")) == 1
 
 
+async def test_a_pod_waits_for_its_nodes_first_status_so_that_the_note_can_name_the_file(
+    scene: Scene, start: Start, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    async with start():
+        scene.failing_pod("gpu-pod", "gpu-17")
+        await asyncio.sleep(0.5)
+        assert scene.events("CdiDeviceUnresolvable") == []
+        scene.agent_says("gpu-17", node_status(drifted=True))
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+    assert "/var/run/cdi/management" in scene.events("CdiDeviceUnresolvable")[0]["message"]
+
+
 async def test_the_condition_leaves_the_conditions_of_others_alone(
     scene: Scene, api: FakeApi, start: Start, eventually: Eventually
 ) -> None:
