@@ -131,9 +131,8 @@ class Loop:
         status = result.status
         self._ended_at = self.clock.monotonic()
         self._inventory_seen = self._inventory_seen or status.gpus.source != "none"
-        cause = self._shown.cause if self._shown else status.cause
         for record in result.records:
-            self.metrics.count_repair(record, cause)
+            self.metrics.count_repair(record, result.cause_before)
             log(
                 "spec file changed",
                 file=record.file,

@@ -35,7 +35,7 @@ RESTLESS_SECONDS = 1.0
 class PassResult:
     """What a pass found and did. ``records`` are the file changes of this pass alone.
 
-    ``due`` is when (monotonic) another pass may end differently though nothing on the host changed.
+    ``cause_before`` is the cause that the repairs of this pass were made for. ``due`` is when (monotonic) another pass may end differently though nothing on the host changed.
     """
 
     status: NodeStatus
@@ -43,6 +43,7 @@ class PassResult:
     records: tuple[RepairRecord, ...] = ()
     plan: Plan = field(default_factory=Plan)
     due: float | None = None
+    cause_before: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,12 @@ class NodePass:
         )
         self._previous = node_status(assessment, context, self._previous)
         return PassResult(
-            self._previous, assessment.observation, tuple(records), planned, self._due(still)
+            status=self._previous,
+            observation=assessment.observation,
+            records=tuple(records),
+            plan=planned,
+            due=self._due(still=still),
+            cause_before=view.assessment.cause,
         )
 
     def _steady_view(self, intent: Intent, count: Count) -> tuple[_View, bool]:
@@ -142,7 +148,7 @@ class NodePass:
         hold = intent.hold or self._local_hold(observation, count)
         return _View(assessment, hold, self._plan(assessment, intent, hold))
 
-    def _due(self, still: bool) -> float | None:
+    def _due(self, *, still: bool) -> float | None:
         found = [self._backoff.next_due()]
         if not still:
             found.append(self._world.monotonic() + RESTLESS_SECONDS)

@@ -27,6 +27,7 @@ from gpucdi_agent.metrics import CONTENT_TYPE, Metrics
 from gpucdi_agent.nvml import NvmlChild
 from gpucdi_agent.passes import NodePass, Surroundings
 from gpucdi_agent.programs import LivePrograms
+from gpucdi_agent.recent import RecentNvml
 from gpucdi_agent.server import Answer, Handlers, health, serve
 from gpucdi_agent.state import StateStore
 from gpucdi_agent.transaction import Transaction
@@ -63,7 +64,7 @@ def live_surroundings(options: RunOptions) -> tuple[Surroundings, StateStore]:
         Surroundings(
             host=host,
             programs=LivePrograms(host, runner),
-            nvml=NvmlChild(options.host_root),
+            nvml=RecentNvml(NvmlChild(options.host_root), host, clock.monotonic),
             now=now,
             monotonic=clock.monotonic,
             generator=CtkGenerator(
