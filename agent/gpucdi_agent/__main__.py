@@ -121,7 +121,8 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
 
 
 def _absolute(text: str) -> Path:
-    path = Path(text).resolve()
+    # Links stay as they are: /proc/PID/root leads somewhere else than its text says.
+    path = Path(os.path.abspath(text))  # noqa: PTH100 - Path.absolute keeps the dots
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is no directory")
     return path

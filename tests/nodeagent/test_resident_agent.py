@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -124,6 +125,75 @@ def test_killed_between_write_and_verify_and_started_again_it_ends_the_same(
     assert not node.path(f"{resident.STATE}/journal.json").exists()
     assert resident.inspect(node).state is NodeState.RESOLVED
     assert names_in_registry(node) >= EVERY_NAME
+
+
+def test_from_outside_with_the_hosts_root_mounted_it_writes_host_paths(
+    make_node: MakeNode,
+) -> None:
+    node = start_node(make_node)
+    resident.remember(node, resident.automatic())
+    # As in its container: another root, the host's own below a directory.
+    command = [*resident.RUN, "--host-root", str(node.root)]
+
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as agent:
+        resident.until(lambda: node.path(resident.OWN_FILE).exists())
+        agent.terminate()
+        assert agent.wait(10) == 0
+
+    assert str(node.root) not in node.path(resident.OWN_FILE).read_text()
+    assert names_in_registry(node) >= EVERY_NAME
+    assert resident.inspect(node).state is NodeState.RESOLVED
+
+
+def test_revert_removes_what_the_agent_wrote(make_node: MakeNode) -> None:
+    node = start_node(make_node)
+    before = resident.files_below(node, "/etc/cdi", "/var/run/cdi")
+    agent = resident.start(node)
+    resident.until(lambda: node.path(resident.OWN_FILE).exists())
+    agent.terminate()
+    agent.wait(10)
+
+    done = node.run([*resident.AGENT, "revert"])
+
+    assert done.returncode == 0, done.stderr
+    assert resident.files_below(node, "/etc/cdi", "/var/run/cdi") == before
+
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs")
+
+
+def test_without_any_privilege_observing_says_the_same(make_node: MakeNode) -> None:
+    node = start_node(make_node)
+    node.run(["chmod", "-R", "go-w", "/usr/local/nvidia/toolkit"], check=True)
+    privileged = resident.inspect(node)
+
+    with resident.JsonLog() as log:
+        agent = node.popen([*NOBODY, *resident.RUN, "--observe"], stderr=log.file)
+        line = resident.until(lambda: log.find("status changed"))
+        agent.terminate()
+        agent.wait(10)
+
+    assert line["state"] == privileged.state.value
+    assert line["cause"] == (privileged.cause.value if privileged.cause else None)
+    # Where NVML cannot be asked, the kernel's list knows no index: fewer names are expected then.
+    assert line["missing"] in {privileged.missing, len(incident.MACHINE.gpus)}
+
+
+def test_a_directory_that_cannot_be_read_is_named(make_node: MakeNode) -> None:
+    node = start_node(make_node)
+    node.path("/etc/cdi").chmod(0o700)
+    before = resident.files_below(node, "/etc/cdi", "/var/run/cdi")
+
+    with resident.JsonLog() as log:
+        agent = node.popen([*NOBODY, *resident.RUN], stderr=log.file)
+        resident.until(lambda: log.find("status changed"))
+        findings = [line for line in log.lines() if line["message"] == "finding"]
+        assert agent.poll() is None
+        agent.terminate()
+        assert agent.wait(10) == 0
+
+    assert [line for line in findings if line.get("file") == "/etc/cdi" and line["advice"]]
+    assert resident.files_below(node, "/etc/cdi", "/var/run/cdi") == before
 
 
 def broken_config(node: Node) -> str:
