@@ -71,3 +71,10 @@ def runes(raw: bytes) -> str:
     return "".join(
         REPLACEMENT if ord(character) in _SURROGATES else character for character in from_bytes(raw)
     )
+
+
+def printable(text: str) -> str:
+    """Return ``text`` fit for UTF-8: a byte that is no text becomes U+FFFD, as in Go's JSON."""
+    if text.isascii():
+        return text
+    return "".join(REPLACEMENT if ord(each) in _SURROGATES else each for each in text)

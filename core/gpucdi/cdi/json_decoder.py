@@ -10,11 +10,10 @@ v2 decode.go, Go encoding/json (texts of toolchains up to 1.26).
 from __future__ import annotations
 
 import math
-import re
 from typing import cast
 
 from .decoding import AliasGuard, DecodeError, Raw, binary
-from .gotext import REPLACEMENT, quote
+from .gotext import printable, quote
 from .nodetypes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 from .scalars import (
     BINARY,
@@ -31,7 +30,6 @@ from .schema import Basic, Scalar, Sequence, Struct, TextMap, Type
 
 Json = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
 
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _INT64_LIMIT = 2**63
 
 
@@ -102,10 +100,8 @@ class _Converter:
 
     def _scalar(self, node: ScalarNode, target: Type | None) -> Json:
         value = _generic(node)
-        if type(value) is str:
-            return value if value.isascii() else _NOT_UTF8.sub(REPLACEMENT, value)
-        if value is None:
-            return None
+        if type(value) is str or value is None:
+            return value
         if type(target) is Scalar and target.basic is Basic.STRING:
             return _key_text(value)
         if isinstance(value, float) and not math.isfinite(value):
@@ -208,7 +204,7 @@ def _key_text(value: Value) -> str:
 def _json_key(key: Value) -> str | None:
     """Return the key as text, ``None`` for null and for integers beyond int64."""
     if isinstance(key, str):
-        return _NOT_UTF8.sub(REPLACEMENT, key)
+        return key
     if key is None or (type(key) is int and key >= _INT64_LIMIT):
         return None
     text = _key_text(key)
@@ -289,7 +285,7 @@ class _Filler:
         for key in sorted(value) if len(value) > 1 else value:
             found = target.fields.get(key) or target.find(key)
             if found is None:
-                self._save(f"json: unknown field {quote(key)}")
+                self._save(f"json: unknown field {quote(printable(key))}")
                 continue
             self.struct = target.name
             self.path.append(found.name)
@@ -324,7 +320,8 @@ class _Filler:
         entries = dict(cast("dict[str, str]", old)) if isinstance(old, dict) else {}
         text = Scalar(Basic.STRING)
         for key in sorted(value):
-            entries[key] = cast("str", self._scalar(value[key], text, None) or "")
+            entry = self._scalar(value[key], text, None) or ""
+            entries[printable(key)] = cast("str", entry)
         return entries
 
     def _scalar(self, value: Json, target: Scalar, old: object) -> object:
@@ -332,7 +329,9 @@ class _Filler:
             return None if target.pointer else old
         basic = target.basic
         if isinstance(value, str):
-            return value if basic is Basic.STRING else self._mismatch(value, target, old)
+            if basic is Basic.STRING:
+                return printable(value)
+            return self._mismatch(value, target, old)
         if isinstance(value, bool):
             return value if basic is Basic.BOOL else self._mismatch(value, target, old)
         if isinstance(value, (list, dict)) or basic in {Basic.STRING, Basic.BOOL}:

@@ -11,7 +11,7 @@ from typing import cast
 
 from . import json_decoder, yaml_decoder
 from .decoding import DecodeError, build
-from .gotext import quote
+from .gotext import printable, quote
 from .library import Library
 from .model import Spec
 from .names import ReaderCrash
@@ -65,7 +65,8 @@ def decode_spec(data: bytes, path: str, library: Library) -> SpecOutcome:
     try:
         spec = _decode(data, library)
     except (UnreadableYamlError, DecodeError) as error:
-        return Rejected(f"{where}: failed to unmarshal CDI Spec: {error}", Stage.PARSE)
+        reason = printable(f"{where}: failed to unmarshal CDI Spec: {error}")
+        return Rejected(reason, Stage.PARSE)
     except OverBoundError as error:
         return Rejected(f"{where}: not looked at further: {error}", Stage.BOUND)
     except RecursionError:
@@ -78,7 +79,7 @@ def decode_spec(data: bytes, path: str, library: Library) -> SpecOutcome:
     except ReaderCrash as error:
         return Crashes(str(error))
     except ValueError as error:
-        return Rejected(f"invalid CDI Spec: {error}", Stage.VALIDATE)
+        return Rejected(printable(f"invalid CDI Spec: {error}"), Stage.VALIDATE)
     return Accepted(spec)
 
 
