@@ -189,7 +189,6 @@ def test_a_missing_binary_is_a_finding_while_the_toolkit_is_reinstalled(
         ("[nvidia-container-runtime]\nmode = 5\n", "nvidia-container-runtime.mode", 2),
         ("nvidia-container-runtime = 1\n", "nvidia-container-runtime", 1),
         ("[nvidia-container-runtime]\nruntimes = 'runc'\n", "nvidia-container-runtime.runtimes", 2),
-        (b"a = '\xff'", None, 1),
         (
             "[nvidia-container-cli]\nldconfig = '/sbin/ldconfig'\n",
             "nvidia-container-cli.ldconfig",

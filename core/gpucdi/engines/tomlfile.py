@@ -22,6 +22,7 @@ TOML_LIMIT_BYTES = 1024 * 1024
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _QUOTES = ('"""', "'''", '"', "'")
 
 
@@ -43,22 +44,26 @@ class TomlDocument:
     table: Table = field(default_factory=dict)
 
 
-def read_toml(host: HostTree, path: str) -> TomlDocument:
+def read_toml(host: HostTree, path: str, *, lenient: bool = False) -> TomlDocument:
     """Read the TOML file at a host path.
 
-    Raises :class:`TomlError` for content that is no TOML and :class:`OSError` for a file that
+    ``lenient`` takes bytes that are no UTF-8, control characters and lone carriage returns as
+    go-toml 1.9 does. Raises :class:`TomlError` for content that is no TOML and :class:`OSError` for a file that
     cannot be read, missing ones included.
     """
-    return parse_toml(host.read(path, TOML_LIMIT_BYTES), path)
+    return parse_toml(host.read(path, TOML_LIMIT_BYTES), path, lenient=lenient)
 
 
-def parse_toml(content: bytes, path: str) -> TomlDocument:
+def parse_toml(content: bytes, path: str, *, lenient: bool = False) -> TomlDocument:
     """Parse TOML ``content``; ``path`` is only what its values name as their file."""
     try:
-        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+        text = content.decode("utf-8-sig", "replace" if lenient else "strict")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise TomlError("is not valid UTF-8", line) from None
+    text = text.replace("\r\n", "\n")
+    if lenient:
+        text = _CONTROL.sub("\ufffd", text.replace("\r", "\n"))
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

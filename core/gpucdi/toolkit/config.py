@@ -53,7 +53,7 @@ def read_config(host: HostTree, path: str, version: Release | None) -> ToolkitCo
     defaults are those of the current releases.
     """
     try:
-        table = read_toml(host, path).table
+        table = read_toml(host, path, lenient=True).table
     except FileNotFoundError:
         return _values(path, {}, version, exists=False)
     except TomlError as error:
