@@ -7,6 +7,7 @@ Must not know: what is published or followed (``publish``).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -37,7 +38,16 @@ class ClusterLink:
             self._publisher.show(status)
 
     async def run(self) -> None:
-        """Keep the link until cancelled."""
+        """Keep the link until cancelled; a fault in it never ends the agent."""
+        while True:
+            try:
+                await self._linked()
+            except Exception as error:  # noqa: BLE001 - repairs go on without a link
+                log("the link to the API server failed", logging.ERROR, error=repr(error))
+            self._publisher = None
+            await self.clock.sleep(CREDENTIALS_RETRY_SECONDS)
+
+    async def _linked(self) -> None:
         api = await self._connected()
         publisher = self._publisher = Publisher(api, self.node_name, self.clock)
         if self._latest is not None:

@@ -7,9 +7,11 @@ a pass does, nor how the API server is spoken to.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from traceback import format_exc
 
 from gpucdi.api import Intent, NodeStatus, RepairMode
 from gpucdi.host import HostTree
@@ -23,6 +25,7 @@ from gpucdi_kube.clock import Clock
 # A pass that takes longer than this many periods means that the loop is stuck.
 STALE_PERIODS = 2.0
 STALE_AT_LEAST_SECONDS = 180.0
+FAILED_PASS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +106,26 @@ class Loop:
             self._wake.clear()
             woken_at = self._woken_at or self.clock.monotonic()
             self._woken_at = None
-            result = await asyncio.to_thread(self.node_pass.run, self._obeyed(), self.generation)
-            self._finish(result, self.clock.monotonic() - woken_at)
-            places = await asyncio.to_thread(places_of, self.host, result.observation)
-            if self._watcher.watch(places):
-                # What changed between that look and this watch would wake nobody.
-                await asyncio.sleep(0)
-                self.wake()
-            await self._pause(result.due)
+            try:
+                due = await self._one_pass(woken_at)
+            except Exception as error:  # noqa: BLE001 - a fault of ours must not end repairs for good
+                # /healthz tells when no pass ends any more; until then the next may fare better.
+                log("a pass failed", logging.ERROR, error=repr(error), trace=format_exc())
+                due = self.clock.monotonic() + FAILED_PASS_SECONDS
+            await self._pause(due)
+
+    async def _one_pass(self, woken_at: float) -> float | None:
+        notices = self._watcher.notices()
+        result = await asyncio.to_thread(
+            self.node_pass.run, self._obeyed(), self.generation, notices
+        )
+        self._finish(result, self.clock.monotonic() - woken_at)
+        places = await asyncio.to_thread(places_of, self.host, result.observation)
+        if self._watcher.watch(places):
+            # What changed between that look and this watch would wake nobody.
+            await asyncio.sleep(0)
+            self.wake()
+        return result.due
 
     async def _pause(self, due: float | None) -> None:
         seconds = self.settings.interval_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load

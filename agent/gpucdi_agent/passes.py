@@ -97,8 +97,13 @@ class NodePass:
         self._expected = _expected(surroundings.host, memory)
         self._failures: dict[str, Finding] = {}
 
-    def run(self, intent: Intent, generation: int | None = None) -> PassResult:
-        """Look at the node and do what ``intent`` asks for; raises nothing over the node's state."""
+    def run(
+        self, intent: Intent, generation: int | None = None, notices: tuple[Finding, ...] = ()
+    ) -> PassResult:
+        """Look at the node and do what ``intent`` asks for; raises nothing over the node's state.
+
+        ``notices`` are findings about the agent itself, reported along with the node's.
+        """
         world = self._world
         records = list(self._recover())
         count = take_inventory(world.host, world.nvml, self._driver_roots)
@@ -115,7 +120,7 @@ class NodePass:
             generation=generation,
             hold=view.hold,
             repairs=self._history,
-            extra=(*planned.refusals, *failures),
+            extra=(*planned.refusals, *failures, *notices),
         )
         self._previous = node_status(assessment, context, self._previous)
         return PassResult(

@@ -7,6 +7,7 @@ any part does.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Awaitable
@@ -88,6 +89,10 @@ def run(options: RunOptions) -> int:
         asyncio.run(_main(options))
     except asyncio.CancelledError:
         log("ended by a signal")
+    except OSError as error:
+        # Only the listening socket can fail here: everything later is caught where it happens.
+        log("cannot serve", logging.ERROR, address=options.http, error=str(error))
+        return 1
     return 0
 
 
@@ -112,9 +117,9 @@ async def _main(options: RunOptions) -> None:
         generation=memory.generation,
     )
     log("started", node=options.node_name, pid=os.getpid(), mode=loop.intent.mode.value)
+    if options.http is not None:
+        await serve(_handlers(loop, metrics), *options.http)
     async with asyncio.TaskGroup() as tasks:
-        if options.http is not None:
-            await serve(_handlers(loop, metrics), *options.http)
         if options.use_api:
             link = _link(options, loop, metrics)
             loop.publish = link.show

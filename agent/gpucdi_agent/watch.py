@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.host import FileKind, HostTree
 from gpucdi.node import Observation
 from gpucdi_agent.inventory import DRIVER_READY
@@ -35,6 +36,7 @@ _TOO_BUSY = frozenset({"/", "/run", "/var", "/var/run", "/etc", "/usr", "/proc",
 _STEP_MS = 40
 _DEBOUNCE_MS = 200
 _POLL_MS = 2000
+_AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +171,29 @@ class Watcher:
                 continue
             try:
                 await self._follow(directories)
-            except OSError as error:
-                if self.polling:
-                    raise
-                self.polling = True
-                self.problem = str(error)
+            except FileNotFoundError:
+                # A directory went between looking and watching; the next look sees what is there.
+                await asyncio.sleep(_AGAIN_SECONDS)
                 self.wake()
+            except (OSError, RuntimeError) as error:
+                # watchfiles gives the kernel's "too many open files" as a RuntimeError of its own.
+                await asyncio.sleep(_AGAIN_SECONDS)
+                self.polling = True
+                self.problem = self.problem or str(error)
+                self.wake()
+
+    def notices(self) -> tuple[Finding, ...]:
+        """Return the finding that changes are seen late, if they are."""
+        if not self.problem:
+            return ()
+        finding = Finding(
+            cause=Cause.UNDETERMINED,
+            severity=Severity.WARNING,
+            message=f"inotify refused, files are polled instead: {self.problem}",
+            advice="raise fs.inotify.max_user_instances and max_user_watches on this node",
+            who=Who.ADMIN,
+        )
+        return (finding,)
 
     def _outside(self, directories: Iterable[str]) -> list[Path]:
         found = (self.host.outside(path) for path in directories)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.trees import c00
@@ -21,7 +22,7 @@ from gpucdi_agent.files import RealFiles
 from gpucdi_agent.logs import LOGGER, JsonFormatter
 from gpucdi_agent.loop import Loop, Settings
 from gpucdi_agent.metrics import Metrics
-from gpucdi_agent.passes import NodePass, Surroundings
+from gpucdi_agent.passes import NodePass, PassResult, Surroundings
 from gpucdi_agent.state import StateStore
 from gpucdi_agent.transaction import Transaction
 from gpucdi_kube import SystemClock
@@ -184,3 +185,42 @@ async def test_a_repair_is_one_line_with_file_and_numbers(tmp_path: Path, lines:
     assert (line["file"], line["result"], line["added"]) == (OWN, "Succeeded", 2)
     counted = 'gpucdi_repairs_total{cause="OnlyAllDevice",result="Succeeded"} 1.0'
     assert counted in bench.metrics.text().decode()
+
+
+@dataclass
+class FaultyPass:
+    """A pass with a programming error at first, and a sound one behind it."""
+
+    sound: NodePass
+    failures: int = 1
+
+    def run(self, *arguments: Any) -> PassResult:
+        if self.failures:
+            self.failures -= 1
+            raise ZeroDivisionError("a fault of ours")
+        return self.sound.run(*arguments)
+
+
+async def test_a_fault_of_ours_ends_neither_the_loop_nor_silently(
+    tmp_path: Path, lines: Lines
+) -> None:
+    async with running(tmp_path) as bench:
+        await bench.until_state(NodeState.DRIFTED)
+        faulty = FaultyPass(bench.loop.node_pass)
+        bench.loop.node_pass = cast("NodePass", faulty)
+        bench.loop.wake()
+        await bench.until(lambda: any(line["message"] == "a pass failed" for line in lines.lines))
+
+        bench.loop.obey(Intent(mode=RepairMode.AUTO), 2)
+
+        await bench.until_state(NodeState.RESOLVED)
+
+
+async def test_a_refused_watch_is_a_finding(tmp_path: Path) -> None:
+    async with running(tmp_path, interval=0.2) as bench:
+        await bench.until_state(NodeState.DRIFTED)
+        bench.loop._watcher.problem = "OS file watch limit reached"
+
+        await bench.until(
+            lambda: any("watch limit" in item.message for item in bench.shown[-1].findings)
+        )
