@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpucdi.cdi import NEWEST as NEWEST_LIBRARY
-from gpucdi.cdi import Accepted, Spec, decode_spec, dump_spec
 from gpucdi.engines.versions import Release, release
 from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.node.kinds import ALL, NONE
 from gpucdi.repair import Generation
+from gpucdi_agent.assembled import merge, with_none
 from gpucdi_agent.commands import HOST_PATH, Command, CommandResult, CommandRunner, Ending
 
 DEADLINE_SECONDS = 60.0
@@ -48,7 +47,7 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What one ``nvidia-ctk`` can do; ``version`` is ``None`` where only its help text was read."""
+    """What one ``nvidia-ctk`` can do, by its version or, where that is unknown, its help text."""
 
     flags: frozenset[str]
     repeats_strategies: bool
@@ -99,6 +98,12 @@ class CtkGenerator:
         program = self.program or generation.ctk
         if program is None:
             return _no_generator(generation)
+        made = self._generate(program, generation)
+        if NONE in generation.names and isinstance(made, bytes):
+            return with_none(made, program)
+        return made
+
+    def _generate(self, program: str, generation: Generation) -> bytes | Finding:
         abilities = self._abilities(program, generation.toolkit_version)
         if abilities is None or "--vendor" not in abilities.flags:
             return _too_old(generation, program)
@@ -112,7 +117,11 @@ class CtkGenerator:
         named = self._run(program, generation, abilities, ids)
         if _has_spec(named):
             return named.stdout
-        each = [self._run(program, generation, abilities, (item,)) for item in ids]
+        each: list[CommandResult] = []
+        for item in ids:
+            each.append(self._run(program, generation, abilities, (item,)))
+            if each[-1].ending is not Ending.EXITED:
+                break  # what hangs once hangs for every device, and a pass must end
         merged = merge([run.stdout for run in each if _has_spec(run)], program)
         return merged if merged is not None else _failed(generation, program, first)
 
@@ -152,24 +161,6 @@ def device_ids(generation: Generation) -> tuple[str, ...]:
     single = [name for name in generation.names if name not in {ALL, NONE}]
     uuids = [name for name in single if name.startswith(("GPU-", "MIG-"))]
     return tuple(uuids or single)
-
-
-def merge(specs: Sequence[bytes], program: str) -> bytes | None:
-    """Return one spec with the devices of all, ``None`` if there is none.
-
-    The edits beside the devices are the same in each: they depend on the driver alone. ``all`` is
-    left out, for each run's covers just its own device.
-    """
-    found: list[Spec] = []
-    for content in specs:
-        outcome = decode_spec(content, program, NEWEST_LIBRARY)
-        if isinstance(outcome, Accepted):
-            found.append(outcome.spec)
-    if not found:
-        return None
-    devices = {device.name: device for spec in found for device in spec.devices}
-    devices.pop(ALL, None)
-    return dump_spec(replace(found[0], devices=tuple(devices.values())))
 
 
 def _has_spec(result: CommandResult) -> bool:

@@ -18,7 +18,7 @@ from gpucdi.cdi import Accepted
 from gpucdi.host import HostTree
 from gpucdi.node import Observation, file_owner
 from gpucdi.node.owners import GPUCDI
-from gpucdi.toolkit import HandlerRuntime
+from gpucdi.toolkit import HandlerRuntime, Platform, read_platform
 from gpucdi_agent.inventory import DRIVER_READY, Count
 
 TOOLKIT_REINSTALL = "ToolkitReinstall"
@@ -28,6 +28,7 @@ FEWER_GPUS = "FewerGpusThanKernel"
 MIG_PENDING = "MigPending"
 SPEC_UNPARSABLE = "SpecUnparsable"
 DISPUTED = "Disputed"
+OTHER_PLATFORM = "OtherPlatform"
 SPEC_REPLACED = "SpecBeingReplaced"
 
 # GPU Operator's validator removes driver-ready whenever its Pod is bounced, as after each MIG
@@ -90,6 +91,7 @@ class HoldKeeper:
         return None
 
     def _reasons(self, situation: Situation) -> Iterator[tuple[str, str]]:
+        yield from _platform_reasons(situation.host)
         yield from _driver_reasons(situation.count)
         yield from _toolkit_reasons(situation)
         yield from _spec_reasons(situation.observation)
@@ -135,6 +137,13 @@ class HoldKeeper:
                 f"our file was changed or removed {len(self._disputes)} times in {minutes:.0f} min"
             )
             yield DISPUTED, f"{what}: find out by whom; ends when it is left alone for as long"
+
+
+def _platform_reasons(host: HostTree) -> Iterator[tuple[str, str]]:
+    # There the toolkit names no single GPU (WSL: only `all`; Tegra: by CSV files).
+    platform = read_platform(host)
+    if platform is not Platform.NVML:
+        yield OTHER_PLATFORM, f"a {platform.value} machine is only observed"
 
 
 def _driver_reasons(count: Count) -> Iterator[tuple[str, str]]:

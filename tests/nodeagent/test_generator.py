@@ -123,6 +123,19 @@ def test_one_bad_device_does_not_take_the_others_names_away() -> None:
     assert [device["name"] for device in yaml.safe_load(made)["devices"]] == ["0", "GPU-1"]
 
 
+def test_a_generator_that_begins_to_hang_is_not_asked_for_each_device() -> None:
+    def answer(given: tuple[str, ...]) -> CommandResult:
+        if given.count("--device-id") == 1:
+            return CommandResult(Ending.TIMED_OUT, seconds=60.0)
+        return failed('level=error msg="GPU is lost"')
+
+    runner = GivenRunner(answer)
+    made = CtkGenerator(runner).generate(WANTED)
+
+    assert isinstance(made, Finding)
+    assert len(runner.commands) == 3
+
+
 def test_a_release_that_cannot_choose_devices_is_run_once() -> None:
     runner = GivenRunner(lambda _: failed('level=error msg="GPU is lost"'))
 
@@ -221,3 +234,14 @@ def test_a_long_error_is_cut() -> None:
 
 def test_silence_is_said_to_be_silence() -> None:
     assert short_error("") == "no message"
+
+
+def test_a_wanted_none_device_is_added_with_an_edit_that_does_nothing() -> None:
+    runner = GivenRunner(lambda _: spec("0", "GPU-1"))
+
+    made = CtkGenerator(runner).generate(replace(WANTED, names=("0", "GPU-1", "none")))
+
+    assert isinstance(made, bytes)
+    devices = yaml.safe_load(made)["devices"]
+    assert [device["name"] for device in devices] == ["0", "GPU-1", "none"]
+    assert devices[-1]["containerEdits"] == {"env": ["NVCT_EMPTY_DEVICE="]}

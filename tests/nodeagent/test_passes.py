@@ -231,6 +231,22 @@ def test_under_a_hold_only_the_names_in_conflict_leave_our_file(bench: Bench) ->
     assert b'name: "1"' in own
 
 
+@pytest.mark.parametrize("mark", ["etc/nv_tegra_release", "usr/lib/wsl/lib/libdxcore.so"])
+def test_other_platforms_are_only_observed(bench: Bench, mark: str) -> None:
+    for library in bench.host.root.rglob("libnvidia-ml.so*"):
+        library.unlink()
+    place = bench.host.root / mark
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.touch()
+    before = bench.files()
+
+    result = bench.run()
+
+    assert bench.files() == before
+    assert result.status.hold is not None
+    assert result.status.hold.reason == "OtherPlatform"
+
+
 def test_a_hold_keeps_the_time_it_began(bench: Bench) -> None:
     bench.nvml.failure = NvmlFailure.UNKNOWN
     first = bench.run().status.hold
@@ -417,3 +433,12 @@ def test_a_state_directory_that_cannot_be_written_is_a_finding_and_no_repair(
         finding for finding in result.status.findings if finding.cause is Cause.REPAIR_REFUSED
     ]
     assert "/var/lib/gpucdi" in finding.advice
+
+
+def test_a_none_device_on_request_resolves(bench: Bench) -> None:
+    bench.generator.answer = c00.generated((*NAMES, "all", "none"))
+
+    result = bench.run(replace(AUTO, none_device=True))
+
+    assert result.status.state is NodeState.RESOLVED
+    assert b"name: none" in bench.host.read(OWN)
