@@ -130,7 +130,8 @@ def settings() -> kopf.OperatorSettings:
     chosen.posting.enabled = False
     chosen.persistence.diffbase_storage = NullDiffBase()
     chosen.persistence.progress_storage = NullProgress()
-    chosen.process.ultimate_exiting_timeout = 20
+    # It would kill the process from its thread; when to end is the application's to say.
+    chosen.process.ultimate_exiting_timeout = None
     return chosen
 
 
@@ -221,9 +222,9 @@ async def watch(
     """Run the watches until ``stop`` is set; ``ready`` is set when they are under way.
 
     kopf gets a thread and an event loop of its own. On ours it would take SIGTERM for itself, and
-    at its end it cancels every task that began while it ran, ours included. Raises, or returns
-    early, when kopf gives up (a refused list, an expired list page): the process must then end and
-    start anew.
+    at its end it cancels every task that began while it ran, ours included. A refusal (403) is asked
+    again for ever. Raises, or returns early, when kopf gives up (an expired list page, an unknown
+    error in a watch): the process must then end and start anew.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -258,11 +259,15 @@ async def _operator(
     ready: concurrent.futures.Future[Any],
     stop: threading.Event,
 ) -> None:
-    await kopf.operator(
-        registry=registry(listener, credentials),
-        settings=settings(),
-        standalone=True,
-        clusterwide=True,
-        ready_flag=ready,
-        stop_flag=stop,
-    )
+    try:
+        await kopf.operator(
+            registry=registry(listener, credentials),
+            settings=settings(),
+            standalone=True,
+            clusterwide=True,
+            ready_flag=ready,
+            stop_flag=stop,
+        )
+    finally:
+        # A thread of this loop waits for the flag; unset, it would keep the loop from ending.
+        stop.set()

@@ -1,7 +1,7 @@
 """The whole operator put together and kept running.
 
 Owns: which tasks run when. Both replicas watch and stay warm; only the leader works. A task that
-ends by itself (kopf gives up on a refused list) ends the process, which starts anew.
+ends by itself (kopf gives up on an expired list page) ends the process, which starts anew.
 """
 
 from __future__ import annotations
