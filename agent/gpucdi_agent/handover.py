@@ -1,16 +1,20 @@
-"""Giving way while a hold is on: names that somebody else has begun to define leave our files.
+"""Taking our own files back, in part or altogether, without a generator or a trusted inventory.
 
-Owns: that one change, the only one that a hold permits. It needs neither a generator nor a trusted
-inventory: what NVML does not see for a moment must not cost a name that still works. Must not
-know: why there is a hold.
+Owns: giving way to names that somebody else has begun to define, which is all that a hold permits
+(what NVML does not see for a moment must not cost a name that still works), and the complete
+removal. Must not know: why there is a hold.
 """
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from gpucdi.api.names import OWN_FILE_PREFIX
+from gpucdi.cdi import DEFAULT_SPEC_DIRS
 from gpucdi.host import HostTree
-from gpucdi.node import Observation
+from gpucdi.node import Observation, is_ours
 from gpucdi.repair import (
     OwnFile,
     Plan,
@@ -19,6 +23,7 @@ from gpucdi.repair import (
     own_content,
     own_files,
     own_fingerprint,
+    removal,
     sha256_text,
 )
 
@@ -35,6 +40,41 @@ def handover(observation: Observation, host: HostTree) -> Plan:
         (reader.reader, frozenset(reader.registry.devices)) for reader in observation.readers
     )
     return Plan(actions=actions, must_resolve=resolving if actions else ())
+
+
+def complete_removal(observation: Observation, host: HostTree, remembered: Iterable[str]) -> Plan:
+    """Return the plan that removes every file of ours.
+
+    Also those that no reader reads any more: in the usual directories, and where ``remembered``
+    (paths from the history) says that one was left.
+    """
+    planned = removal(observation, host)
+    known = {action.path for action in planned.actions}
+    places = dict.fromkeys(_real(host, path) for path in (*_usual(host), *remembered))
+    more = tuple(
+        RemoveFile(file.path, file.kind, len(file.qualified), sha256_text(file.content))
+        for path in places
+        if path not in known and is_ours(host, path)
+        for file in [OwnFile(path, host.read(path))]
+    )
+    return replace(planned, actions=(*planned.actions, *more))
+
+
+def _usual(host: HostTree) -> Iterator[str]:
+    for directory in DEFAULT_SPEC_DIRS:
+        try:
+            names = host.listdir(directory)
+        except OSError:
+            continue
+        yield from (f"{directory}/{name}" for name in names if name.startswith(OWN_FILE_PREFIX))
+
+
+def _real(host: HostTree, path: str) -> str:
+    directory, name = posixpath.split(path)
+    try:
+        return posixpath.join(host.realpath(directory), name)
+    except OSError:
+        return path
 
 
 def _without(file: OwnFile, names: set[str]) -> WriteFile | RemoveFile:

@@ -15,10 +15,10 @@ from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
 from gpucdi.programs import Programs
-from gpucdi.repair import Generation, Plan, plan, removal, sha256_text, wanted
+from gpucdi.repair import Generation, Plan, plan, sha256_text, wanted
 from gpucdi_agent.backoff import Backoff
 from gpucdi_agent.generator import Generator
-from gpucdi_agent.handover import handover
+from gpucdi_agent.handover import complete_removal, handover
 from gpucdi_agent.holds import DISPUTED, HoldKeeper, Situation
 from gpucdi_agent.inventory import Count, take_inventory
 from gpucdi_agent.nvml import Nvml
@@ -200,7 +200,7 @@ class NodePass:
         if self._world.transaction is None or intent.mode is RepairMode.OBSERVE:
             return Plan()
         if intent.mode is RepairMode.OFF:
-            return removal(assessment.observation, host)
+            return complete_removal(assessment.observation, host, self._expected)
         if hold is not None and hold.reason == DISPUTED:
             return Plan()
         if hold is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -140,6 +141,19 @@ def test_off_removes_exactly_our_files(bench: Bench) -> None:
 
     assert bench.files() == before
     assert [record.result for record in result.records] == ["Removed"]
+
+
+@pytest.mark.parametrize("gone", ["etc/containerd", "usr/local/nvidia"])
+def test_off_removes_our_files_even_where_nobody_reads_them_any_more(
+    bench: Bench, gone: str
+) -> None:
+    bench.run()
+    shutil.rmtree(bench.host.root / gone)
+
+    bench.run(Intent(mode=RepairMode.OFF))
+
+    assert not bench.host.exists(OWN)
+    assert bench.host.exists("/etc/cdi/nvidia.yaml")
 
 
 def test_a_second_pass_changes_nothing_and_asks_no_generator(bench: Bench) -> None:
