@@ -45,7 +45,7 @@ def make_case(seed: int) -> Case:
     kind = dice.choice([*KINDS[:2], *KINDS[:2], KINDS[2], dice.choice(["", "no-kind", *KINDS])])
     engine, engine_version = _engine(dice, version, wrapped=wrapped)
     mode = dice.choices(
-        ["auto", "cdi", "legacy", "jit-cdi", "foo", ""], weights=[35, 45, 6, 10, 2, 2]
+        ["auto", "cdi", "legacy", "jit-cdi", "foo", ""], weights=[40, 38, 4, 14, 2, 2]
     )[0]
     return Case(
         seed=seed,
@@ -61,7 +61,7 @@ def make_case(seed: int) -> Case:
         annotations=containers.annotation(dice),
         mounts=containers.mounts(dice),
         privileged=dice.random() < 0.25,
-        fault=dice.choice(list(Fault)[:2]) if dice.random() < 0.08 else None,
+        fault=dice.choice(list(Fault)[:2]) if dice.random() < 0.12 else None,
         has_module=dice.random() > 0.04,
     )
 

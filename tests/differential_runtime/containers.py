@@ -40,15 +40,15 @@ MOUNTED = (
 VARIABLES = (
     ("CUDA_VERSION", 15, ("11.0.3",)),
     ("NVIDIA_REQUIRE_CUDA", 5, ("cuda>=11.0",)),
-    ("NVIDIA_MIG_CONFIG_DEVICES", 5, ("all", "ALL", "0", "")),
+    ("NVIDIA_MIG_CONFIG_DEVICES", 8, ("all", "ALL", "0", "")),
     ("NVIDIA_MIG_MONITOR_DEVICES", 5, ("all", "1")),
     ("NVIDIA_GDS", 3, ("enabled", "disabled")),
     ("NVIDIA_MOFED", 3, ("enabled",)),
     ("NVIDIA_GDRCOPY", 3, ("enabled",)),
-    ("NVIDIA_NVSWITCH", 3, ("enabled",)),
+    ("NVIDIA_NVSWITCH", 8, ("enabled",)),
     (
         "NVIDIA_IMEX_CHANNELS",
-        6,
+        10,
         ("0", "all", "0,1", "9999999", "x", "void", "none", "channel0", "99999999999999999999"),
     ),
 )
@@ -73,7 +73,7 @@ def environment(dice: random.Random, kind: str) -> list[str]:
 
 
 def _names(dice: random.Random, kind: str) -> str:
-    pools = [GOOD, GOOD, GOOD, (*FULL, f"{kind}=0"), GOOD + ODD, FULL + ODD_FULL, GOOD + FULL]
+    pools = [GOOD, GOOD, ODD, (*FULL, f"{kind}=0"), GOOD + ODD, FULL + ODD_FULL, GOOD + FULL]
     pool = dice.choice(pools)
     return ",".join(dice.choice(pool) for _ in range(dice.choices([1, 2, 3], [6, 3, 1])[0]))
 

@@ -12,7 +12,7 @@ from gpucdi.toolkit.nri import NriRequest, nri_request
 from gpucdi.toolkit.platform import kernel_module_loaded, read_platform
 from gpucdi.toolkit.pod import PodContainer, PodOutcome, predict_pod
 from gpucdi.toolkit.podtext import PodReason, PodText
-from gpucdi.toolkit.predict import Outcome, Step, Verdict, predict, reader_of
+from gpucdi.toolkit.prediction import Outcome, Step, Verdict, predict, reader_of
 from gpucdi.toolkit.request import (
     ContainerRequest,
     Platform,

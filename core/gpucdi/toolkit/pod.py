@@ -28,7 +28,7 @@ from gpucdi.toolkit.podtext import (
     runtime_text,
     sandbox_text,
 )
-from gpucdi.toolkit.predict import Outcome, Step, Verdict, predict, resolved
+from gpucdi.toolkit.prediction import Outcome, Step, Verdict, predict, resolved
 from gpucdi.toolkit.request import ContainerRequest, RequestMount
 from gpucdi.toolkit.runtime import resolve_runtime
 

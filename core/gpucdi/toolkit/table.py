@@ -13,7 +13,7 @@ from gpucdi.findings import Finding
 from gpucdi.host import HostTree
 from gpucdi.programs import Programs
 from gpucdi.toolkit.model import HandlerRuntime
-from gpucdi.toolkit.predict import reader_of
+from gpucdi.toolkit.prediction import reader_of
 from gpucdi.toolkit.runtime import resolve_runtime
 
 
