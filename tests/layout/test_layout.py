@@ -10,8 +10,10 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("core", "kube", "agent", "operator", "cli")
-PACKAGES = ("gpucdi.api", "gpucdi.cdi", "gpucdi.engines", "gpucdi.failures", "gpucdi.diagnosis")
-PACKAGES += ("gpucdi.node", "gpucdi.repair", "gpucdi.toolkit", "gpucdi_kube")
+PACKAGES = (
+    *("gpucdi.api", "gpucdi.cdi", "gpucdi.engines", "gpucdi.failures", "gpucdi.diagnosis"),
+    *("gpucdi.node", "gpucdi.repair", "gpucdi.toolkit", "gpucdi_kube"),
+)
 
 
 @pytest.mark.parametrize("root", SOURCE_ROOTS)
