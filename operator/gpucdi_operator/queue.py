@@ -15,11 +15,13 @@ from typing import Generic, TypeVar
 
 from gpucdi_kube import Clock
 from gpucdi_kube.errors import KubeError, Remedy
+from gpucdi_operator.leader import NotLeadingError
 from gpucdi_operator.logs import log
 
 K = TypeVar("K", bound=Hashable)
 FIRST_DELAY_S = 0.05
 LAST_DELAY_S = 300.0
+NOT_LEADING_DELAY_S = 1.0
 # A refusal (403, 422) is asked again seldom: only a person can change it.
 REFUSED_DELAY_S = 60.0
 _ERROR = 40
@@ -131,6 +133,10 @@ class KeyedQueue(Generic[K]):
             self.add(key)
 
     def _retry(self, key: K, error: Exception) -> None:
+        if isinstance(error, NotLeadingError):
+            # Nobody's fault: whoever leads next works on it.
+            self.add(key, after_s=NOT_LEADING_DELAY_S)
+            return
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         known = isinstance(error, KubeError)

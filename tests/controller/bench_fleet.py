@@ -101,7 +101,8 @@ def seed(api: FakeApi, nodes: int, pods: int) -> None:
             "status": ill if drifted else well,
         }
         api.put("gpucdistatuses", body)
-        scene.lease(name)
+        # Nobody renews in here, and a silent fleet is not what is measured.
+        scene.lease(name, duration_s=86_400)
     pod = yaml.safe_load((C00 / "pod.yaml").read_text())
     running = copy.deepcopy(pod["status"])
     running["containerStatuses"][0].update(state={"running": {}}, lastState={})
@@ -142,6 +143,7 @@ async def condition_times(scene: Scene, nodes: int) -> list[float]:
         drifted = present == "False"
         wanted = "True" if drifted else "False"
         scene.agent_says(name, node_status(drifted=drifted))
+        scene.lease(name, duration_s=86_400)
 
         def holds(name: str = name, wanted: str = wanted) -> bool:
             return (scene.condition(name) or {}).get("status") == wanted
@@ -167,14 +169,18 @@ async def measure(nodes: int, pods: int, idle_s: float) -> Row:
     async with serving() as api:
         seed(api, nodes, pods)
         scene = Scene(api)
-        with tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as config:
+        with (
+            tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as config,
+            tempfile.NamedTemporaryFile("wb", suffix=".log", delete=False) as log,
+        ):
+            print(f"# log of the operator: {log.name}", file=sys.stderr)
             config.write(kubeconfig(api.url))
             config.flush()
             started = time.monotonic()
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "gpucdi_operator", "run", "--http", "127.0.0.1:0"),
                 *("--kubeconfig", config.name),
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=log,
             )
             try:
                 run = Run(process.pid, started, nodes, pods, idle_s)

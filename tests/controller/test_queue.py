@@ -8,6 +8,7 @@ import pytest
 
 from gpucdi_kube import SystemClock
 from gpucdi_kube.errors import Forbidden, ServerError
+from gpucdi_operator.leader import NotLeadingError
 from gpucdi_operator.queue import KeyedQueue
 
 
@@ -145,3 +146,17 @@ async def test_an_idle_queue_wakes_for_a_new_key_at_once(queue: KeyedQueue[str])
     assert loop.time() - start < 0.1
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_fence_that_stops_a_write_is_no_failure() -> None:
+    failed: list[str] = []
+    queue: KeyedQueue[str] = KeyedQueue("test", SystemClock(), failed.append)
+    tried: list[str] = []
+
+    async def handle(key: str) -> None:
+        tried.append(key)
+        raise NotLeadingError("not now")
+
+    queue.add("a")
+    await work_for(queue, 0.2, handle)
+    assert (tried, failed) == (["a"], [])
