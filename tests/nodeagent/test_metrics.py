@@ -10,7 +10,7 @@ from tests.trees import c00
 from gpucdi.api import NodeState, NodeStatus, RepairRecord
 from gpucdi.findings import Cause
 from gpucdi.host import HostTree
-from gpucdi_agent.metrics import RESULTS, Metrics
+from gpucdi_agent.metrics import REPAIRED_CAUSES, RESULTS, Metrics
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ def test_every_cause_state_and_result_exists_before_anything_happened() -> None:
     assert all(found[f'gpucdi_drift{{cause="{cause.value}"}}'] == 0 for cause in Cause)
     assert all(found[f'gpucdi_node_state{{state="{state.value}"}}'] == 0 for state in NodeState)
     assert all(
-        found[f'gpucdi_repairs_total{{cause="",result="{result}"}}'] == 0 for result in RESULTS
+        found[f'gpucdi_repairs_total{{cause="{cause}",result="{result}"}}'] == 0
+        for result in RESULTS
+        for cause in ("", *REPAIRED_CAUSES)
     )
 
 
