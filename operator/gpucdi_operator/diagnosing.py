@@ -6,13 +6,13 @@ text is read or a cause is found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpucdi.api import NameRequest, NodeStatus
+from gpucdi.api import KindStatus, NameRequest, NodeStatus
 from gpucdi.diagnosis import Diagnosis, diagnose, event_note
-from gpucdi.failures import PodFailure, extract, pod_failures, pod_view
-from gpucdi.failures.names import device_of, kind_of
+from gpucdi.failures import PodFailure, PodView, extract, pod_failures, pod_view
+from gpucdi.failures.names import UUID, device_of, kind_of
 from gpucdi_operator.store import Store
 
 # Reasons of kubelet's Warning Events that can carry a CDI text; the others are loud and never do.
@@ -76,3 +76,42 @@ def explain(
         )
         for item in failing
     )
+
+
+def is_at_risk(pod: Mapping[str, object], store: Store) -> bool:
+    """Tell whether a running Pod asks for device names that no longer resolve on its node.
+
+    Its containers go on; the next start of one of them fails. Only what the Pod itself shows counts
+    (its environment, its annotations): a device plugin may add requests that no API object has.
+    """
+    view = pod_view(pod)
+    record = store.statuses.get(view.node)
+    name = store.handler_of(view.runtime_class)
+    if record is None or name is None:
+        return False
+    handler = record.status.handler(name)
+    if handler is None or handler.mode != "cdi":
+        return False
+    kinds = {kind.kind: kind for kind in record.status.kinds if not kind.is_resolved}
+    return any(
+        kind_of(asked) in kinds and _is_missing(kinds[kind_of(asked)], device_of(asked))
+        for asked in _asked(view, handler.default_kind)
+    )
+
+
+def _asked(view: PodView, default_kind: str) -> Iterator[str]:
+    """Yield the qualified names that a Pod shows it asks for; a bare one gets the default kind."""
+    devices = [UUID.findall(requester.value) for requester in view.requesters]
+    devices += [
+        container.visible_devices.split(",")
+        for container in view.containers
+        if container.visible_devices
+    ]
+    for device in dict.fromkeys(item.strip() for items in devices for item in items):
+        yield device if "=" in device else f"{default_kind}={device}"
+
+
+def _is_missing(kind: KindStatus, device: str) -> bool:
+    # The list of names may be cut; where nothing but one aggregate resolves, every other is missing.
+    cut = kind.missing.count > len(kind.missing.names)
+    return device in kind.missing.names or (cut and kind.resolvable <= 1 and device != "all")

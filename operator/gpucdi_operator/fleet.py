@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
 from gpucdi_kube import KubeApi, paths
-from gpucdi_operator.diagnosing import REASONS, tells_of_cdi
+from gpucdi_operator.diagnosing import REASONS, is_at_risk, tells_of_cdi
 from gpucdi_operator.events import LABEL_CAUSE
 from gpucdi_operator.governor import Governor
 from gpucdi_operator.metrics import Metrics
-from gpucdi_operator.pods import PodKey, PodReconciler, key_of
+from gpucdi_operator.pods import PodKey, PodReconciler, key_of, runs
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 
@@ -117,11 +117,17 @@ class Fleet:
             self.node_queue.add(name)
 
     async def resync_pods(self) -> None:
-        """Look at the Pods of drifted nodes, and of no others."""
-        for node in self.store.drifted():
-            selector = f"spec.nodeName={node}"
+        """Look at the Pods of drifted nodes, and of no others: who fails, who would fail."""
+        drifted = self.store.drifted()
+        for node in drifted:
+            selector, at_risk = f"spec.nodeName={node}", 0
             async for pod in self.api.list(paths.PODS, field_selector=selector):
                 await self.pods.saw_pod(key_of(pod), pod)
+                at_risk += runs(pod) and is_at_risk(pod, self.store)
+            await self.pods.nodes.show_risk(node, at_risk)
+        marked = [name for name, item in self.store.statuses.items() if item.pods_at_risk]
+        for node in set(marked).difference(drifted):
+            await self.pods.nodes.show_risk(node, None)
 
     async def take_over(self) -> None:
         """Learn from our own Events which Pods were explained and not yet restored."""

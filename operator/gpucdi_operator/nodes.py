@@ -13,7 +13,7 @@ from gpucdi.api import GROUP, KIND_STATUS, VERSION, Condition, NameRequest
 from gpucdi.api.names import NODE_CONDITION, OPERATOR_MANAGER
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
-from gpucdi_kube.errors import NotFound
+from gpucdi_kube.errors import Conflict, NotFound
 from gpucdi_operator import decide
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
@@ -58,6 +58,26 @@ class NodeReconciler:
         for item in wanted:
             asked[item.kind] = tuple(dict.fromkeys((*asked.get(item.kind, ()), *item.names)))
         return merged(record.intent.requests, asked) != record.intent.requests
+
+    async def show_risk(self, name: str, count: int | None) -> None:
+        """Show how many running Pods of a node would not start again; ``None`` takes it back."""
+        record = self.store.statuses.get(name)
+        if record is None or record.pods_at_risk == count:
+            return
+        body: KubeObject = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND_STATUS,
+            "metadata": {"name": name, "uid": record.uid},
+            "status": {} if count is None else {"podsAtRisk": count},
+        }
+        try:
+            answer = await self.api.apply(
+                paths.gpu_cdi_status_status(name), body, field_manager=OPERATOR_MANAGER, force=True
+            )
+        except (NotFound, Conflict):
+            # Gone or made anew; the next look counts again.
+            return
+        self.store.put_status(StatusRecord.of(answer))
 
     async def _condition(self, node: NodeRecord, record: StatusRecord | None) -> None:
         wanted = decide.node_condition(record, silent=node.name in self.store.silent)

@@ -131,7 +131,7 @@ class PodReconciler:
                 self.queue.add(key, after_s=self.timing.pod_recheck_s)
         elif not track.explained:
             self.forget(key)
-        elif _runs(pod):
+        elif runs(pod):
             await self._restored(key, pod, track)
         elif fields.text(fields.mapping(pod, "status"), "phase") in {"Succeeded", "Failed"}:
             self.forget(key)
@@ -220,7 +220,7 @@ def _explaining(item: Explanation, node: str) -> Note:
     )
 
 
-def _runs(pod: Mapping[str, object]) -> bool:
+def runs(pod: Mapping[str, object]) -> bool:
     """Tell whether every container runs or has ended well."""
     states = [
         fields.mapping(container, "state")

@@ -56,6 +56,7 @@ class StatusRecord:
     generation: int = 0
     owner_uids: tuple[str, ...] = ()
     has_status: bool = False
+    pods_at_risk: int | None = None
     version: int = field(default=0, compare=False)
 
     @classmethod
@@ -71,7 +72,9 @@ class StatusRecord:
             owner_uids=tuple(
                 fields.text(owner, "uid") for owner in fields.objects(meta, "ownerReferences")
             ),
-            has_status=bool(fields.mapping(body, "status")),
+            # What we write ourselves does not mean that an agent has reported.
+            has_status=bool(fields.mapping(body, "status").keys() - {"podsAtRisk"}),
+            pods_at_risk=fields.optional_integer(body.get("status"), "podsAtRisk"),
             version=_version(meta),
         )
 

@@ -208,3 +208,23 @@ async def test_a_pod_whose_events_were_missed_is_found_on_its_drifted_node(
     async with start():
         await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
     assert len(api.requests("list", plural="pods")) == 1
+
+
+async def test_running_pods_that_would_not_start_again_are_counted_on_their_node(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    for name in ("runs", "fails"):
+        scene.failing_pod(name, "gpu-17", event=False)
+    scene.pod_runs("runs")
+
+    def at_risk() -> object:
+        return (api.find("gpucdistatuses", "gpu-17") or {})["status"].get("podsAtRisk")
+
+    async with start(pod_resync_s=0.5):
+        await eventually(lambda: at_risk() == 1)
+        state = (api.find("gpucdistatuses", "gpu-17") or {})["status"]["state"]
+        assert state == "Drifted"
+        scene.agent_says("gpu-17", node_status(drifted=False))
+        await eventually(lambda: at_risk() is None)

@@ -254,6 +254,8 @@ async def test_the_operator_needs_every_right_that_it_has_and_no_other(
     scene.node("gpu-17")
     scene.agent_says("gpu-17", node_status(drifted=True))
     scene.policy("p")
+    scene.failing_pod("runs", "gpu-17", event=False)
+    scene.pod_runs("runs")
     credentials = Credentials(api.url, StaticAuthorization("Bearer gpucdi-operator"))
     timing = QUICK.__class__(
         **{name: getattr(QUICK, name) for name in QUICK.__slots__} | {"event_refresh_s": 0.5}
