@@ -71,8 +71,8 @@ class Metrics:
         for state in NodeState:
             self.state.labels(state.value).set(0)
         for result in RESULTS:
-            for cause in ("", *REPAIRED_CAUSES):
-                self.repairs.labels(result, cause)
+            for repaired in ("", *REPAIRED_CAUSES):
+                self.repairs.labels(result, repaired)
 
     def show(self, status: NodeStatus, now_seconds: float) -> None:
         """Take over a pass's status."""
