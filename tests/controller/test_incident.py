@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.controller.conftest import Eventually, Start
-from tests.controller.scene import KIND, UUID, Scene, node_status
+from tests.controller.scene import KIND, MESSAGE, UUID, Scene, node_status
 from tests.fakeapi.server import FakeApi
 
 
@@ -228,3 +228,19 @@ async def test_running_pods_that_would_not_start_again_are_counted_on_their_node
         assert state == "Drifted"
         scene.agent_says("gpu-17", node_status(drifted=False))
         await eventually(lambda: at_risk() is None)
+
+
+async def test_a_pod_is_read_once_in_its_interval_however_many_events_come(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    async with start(pod_get_s=5.0) as operator:
+        pod = scene.failing_pod("gpu-pod", "gpu-17")
+        for _ in range(100):
+            scene.warn(pod, MESSAGE)
+        seen = operator.metrics.events_seen.labels("true")
+        await eventually(lambda: seen._value.get() == 101)
+        await asyncio.sleep(1)
+    assert len(api.requests("get", plural="pods")) == 1
+    assert len(scene.events("CdiDeviceUnresolvable")) == 1
