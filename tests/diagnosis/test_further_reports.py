@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from gpucdi.diagnosis import diagnose_all
+import pytest
+from tests.diagnosis.scenes import Scene, look
+
+from gpucdi.diagnosis import Confidence, diagnose_all
 from gpucdi.failures import extract
 from gpucdi.findings import Cause
 
+U0 = "GPU-4044aeb5-b7e4-8cb0-69a8-40490ce01a2f"
 REPORTS = {
     "NixOS/nixpkgs#411150": (
         (
@@ -150,3 +154,24 @@ def test_the_report_is_understood(source: str) -> None:
     assert main.failure.stage.value == stage
     assert (main.failure.engine and main.failure.engine.value) == engine
     assert main.advice
+
+
+@pytest.mark.parametrize(
+    "listed",
+    ["=0…", f"={U0}, management.nvidia.com/gpu=GPU-9c1d2f60-3…", "=GPU-4044aeb5-b7", "=GP",
+     "=GPU-4044aeb5-b7e4..."],
+)  # fmt: skip
+def test_a_name_that_is_cut_off_is_not_blamed_for_its_shape(listed: str) -> None:
+    failures = extract(f"unresolvable CDI devices management.nvidia.com/gpu{listed}")
+    (found,) = diagnose_all(failures)
+    assert found.cause is not Cause.MALFORMED_REQUEST
+    assert found.confidence is not Confidence.HIGH
+    assert found.failure.truncated
+    assert Cause.ONLY_ALL_DEVICE in {found.cause, *found.candidates}
+
+
+def test_a_name_that_is_cut_off_takes_its_kinds_cause_where_the_node_tells(tmp_path: Path) -> None:
+    failures = extract("unresolvable CDI devices management.nvidia.com/gpu=GPU-4044…")
+    (found,) = diagnose_all(failures, node=look(Scene(), tmp_path / "root", failures))
+    assert found.cause is Cause.ONLY_ALL_DEVICE
+    assert found.confidence is Confidence.MEDIUM

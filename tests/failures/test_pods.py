@@ -164,3 +164,12 @@ def test_a_pod_that_admission_rejected_tells_in_its_own_status() -> None:
 def test_an_image_that_cannot_be_pulled_is_no_cdi_failure() -> None:
     found = pod_failures(pod(waiting("ImagePullBackOff", 'Back-off pulling image "x"')))
     assert [item.failure.is_cdi for item in found] == [False]
+
+
+def test_a_short_uuid_that_kubelet_gives_whole_is_what_was_asked_for() -> None:
+    name = "management.nvidia.com/gpu=GPU-4044aeb5"
+    state: dict[str, object] = {"waiting": {"reason": "A", "message": P3 + name}}
+    waiting: dict[str, object] = {"name": "c0", "state": state}
+    (of_status,) = pod_failures(pod(waiting))
+    (of_event,) = pod_failures(pod(), [P3 + name])
+    assert of_status.failure.names == of_event.failure.names == (name,)

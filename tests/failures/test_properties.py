@@ -122,9 +122,12 @@ WRAPPERS: dict[str, Callable[[list[str]], str]] = {
 
 
 def looks_cut(names: list[str]) -> bool:
-    """Return whether the last name is a UUID cut short, behind whole ones."""
-    whole = all(UUID.fullmatch(device_of(name)) for name in names[:-1])
-    return len(names) > 1 and whole and device_of(names[-1]).startswith(("G", "M"))
+    """Return whether the last name reads as a UUID cut short."""
+    last = device_of(names[-1])
+    if UUID.fullmatch(last) or re.fullmatch(r"GP?|MI?|(GPU|MIG)(-[0-9a-fA-F-]*)?", last) is None:
+        return False
+    behind_whole = len(names) > 1 and all(UUID.fullmatch(device_of(name)) for name in names[:-1])
+    return behind_whole or last.startswith(("GPU-", "MIG-"))
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS.keys())
@@ -134,7 +137,7 @@ def looks_cut(names: list[str]) -> bool:
 @example(names=[f"management.nvidia.com/gpu={index}" for index in range(8)])
 @example(names=["D.0123abcd/gpu=0", "vendor..com/x.y=0000:af:02.0"])
 def test_the_names_come_back_exactly(wrapper: Callable[[list[str]], str], names: list[str]) -> None:
-    assume(not looks_cut(names) or UUID.fullmatch(device_of(names[-1])))
+    assume(not looks_cut(names))
     (failure,) = extract(wrapper(names))
     assert failure.names == tuple(names)
     assert failure.malformed == ()
@@ -148,6 +151,55 @@ def test_a_uuid_broken_by_a_terminal_is_put_together(value: object, cut: int, in
     name = f"management.nvidia.com/gpu={device[:cut]}\n{' ' * indent}{device[cut:]}"
     (failure,) = extract(f"{P3}{name}, a.b/c=d: unknown")
     assert failure.names == (f"management.nvidia.com/gpu={device}", "a.b/c=d")
+
+
+WHOLE = "GPU-9c1d2f60-3a57-1e84-b0c6-5d7e81f2a943"
+KIND = "management.nvidia.com/gpu"
+
+
+@settings(deadline=None)
+@given(kept=st.integers(1, 39), whole=st.integers(0, 3), tail=st.sampled_from(["", "\n", "  "]))
+def test_a_uuid_that_a_text_ends_in_is_dropped_and_its_kind_is_kept(
+    kept: int, whole: int, tail: str
+) -> None:
+    names = [f"{KIND}=GPU-9c1d2f60-3a57-1e84-b0c6-5d7e81f2a94{number}" for number in range(whole)]
+    (failure,) = extract(P3 + joined([*names, f"other.nvidia.com/gpu={WHOLE[:kept]}"]) + tail)
+    assert failure.names == tuple(names)
+    assert failure.malformed == ()
+    assert failure.truncated
+    assert failure.kinds[-1] == "other.nvidia.com/gpu"
+
+
+@settings(deadline=None)
+@given(
+    kept=st.text(ALNUM + "-:", max_size=12),
+    mark=st.sampled_from(["…", "...", "....", " …", "[...]", " (...)"]),
+    behind=st.sampled_from(["", ": unknown", '"', "\n  Warning  BackOff"]),
+)
+def test_what_stands_before_an_ellipsis_is_no_name(kept: str, mark: str, behind: str) -> None:
+    (failure,) = extract(f"{P3}{KIND}={WHOLE}, {KIND}={kept}{mark}{behind}")
+    assert failure.names == (f"{KIND}={WHOLE}",)
+    assert failure.truncated
+
+
+@pytest.mark.parametrize("text", [f"={WHOLE}…", f"={WHOLE}...", f"={WHOLE}, …", f"={WHOLE}, ..."])
+def test_a_whole_uuid_before_an_ellipsis_stays(text: str) -> None:
+    (failure,) = extract(f"{P3}{KIND}{text}")
+    assert failure.names == (f"{KIND}={WHOLE}",)
+    assert failure.truncated
+
+
+@settings(deadline=None)
+@given(
+    kept=st.integers(5, 39).filter(lambda length: WHOLE[length - 1] != "-"),
+    behind=st.sampled_from([": unknown", '"', '"}', ": unknown.", "'\n", f", {KIND}=all"]),
+)
+def test_a_short_uuid_that_the_text_goes_on_behind_is_what_was_asked_for(
+    kept: int, behind: str
+) -> None:
+    (failure,) = extract(f"{P3}{KIND}={WHOLE[:kept]}{behind}")
+    assert failure.names[0] == f"{KIND}={WHOLE[:kept]}"
+    assert not failure.truncated
 
 
 @settings(deadline=None)

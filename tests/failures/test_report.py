@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import yaml
 
 from gpucdi.failures import RequesterName, read_report
@@ -121,3 +122,48 @@ def test_yaml_that_is_broken_is_read_as_text() -> None:
     (subject,) = read_report(f"kind: Pod\nstatus: [\n  message: {P3}{NAME}\n").subjects
     assert subject.pod is None
     assert subject.failures[0].failure.names == (NAME,)
+
+
+def about(**involved: str) -> str:
+    event = EVENT | {"involvedObject": {"kind": "Pod", "name": "gpu-pod"} | involved}
+    running = POD | {"metadata": POD_METADATA, "status": {"phase": "Pending"}}
+    return json.dumps({"kind": "List", "items": [running, event]})
+
+
+POD_METADATA = {"name": "gpu-pod", "namespace": "team", "uid": "u1"}
+
+
+@pytest.mark.parametrize(
+    "involved",
+    [
+        {},
+        {"namespace": "team"},
+        {"namespace": "team", "uid": "u1"},
+        {"uid": "u1"},
+    ],
+)
+def test_an_event_of_this_pod_counts(involved: dict[str, str]) -> None:
+    (subject,) = read_report(about(**involved)).subjects
+    assert len(subject.failures) == 1
+
+
+@pytest.mark.parametrize(
+    "involved",
+    [
+        {"namespace": "other"},
+        {"namespace": "team", "uid": "that-of-the-pod-before"},
+        {"name": "gpu-pod-2"},
+        {"kind": "Job"},
+    ],
+)
+def test_an_event_of_a_namesake_does_not_count(involved: dict[str, str]) -> None:
+    (subject,) = read_report(about(**involved)).subjects
+    assert subject.failures == ()
+
+
+def test_a_static_pods_events_carry_kubelets_own_id() -> None:
+    event = EVENT | {"involvedObject": {"kind": "Pod", "name": "gpu-pod", "uid": "hash"}}
+    metadata = POD_METADATA | {"annotations": {"kubernetes.io/config.hash": "hash"}}
+    both = [POD | {"metadata": metadata, "status": {}}, event]
+    (subject,) = read_report(json.dumps({"kind": "List", "items": both})).subjects
+    assert len(subject.failures) == 1

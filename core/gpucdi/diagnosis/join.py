@@ -79,7 +79,7 @@ def _joined(case: Case, verdict: Verdict) -> Diagnosis:
         failure=failure,
         cause=verdict.cause,
         summary=verdict.summary,
-        confidence=verdict.confidence,
+        confidence=_confidence(failure, verdict),
         contributing=verdict.contributing,
         candidates=verdict.candidates,
         evidence=(*verdict.evidence, *_evidence(case)),
@@ -90,6 +90,13 @@ def _joined(case: Case, verdict: Verdict) -> Diagnosis:
         warnings=warn(case, verdict),
         resolved_now=verdict.resolved_now,
     )
+
+
+def _confidence(failure: Failure, verdict: Verdict) -> Confidence:
+    # What was cut off may be what another cause would have shown in.
+    if failure.truncated and verdict.confidence is Confidence.HIGH:
+        return Confidence.MEDIUM
+    return verdict.confidence
 
 
 def diagnose_all(

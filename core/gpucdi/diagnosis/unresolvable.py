@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpucdi.api import KindStatus
 from gpucdi.diagnosis import siblings
 from gpucdi.diagnosis.asked import asked
 from gpucdi.diagnosis.by_design import ANY_UNRESOLVED, TEXT_ONLY, by_design
@@ -45,13 +46,38 @@ def decide(case: Case) -> Verdict:
 def _empty_list(case: Case) -> Verdict | None:
     if case.failure.names:
         return None
+    for kind in case.kinds:
+        known = _of_kind(kind)
+        if known is not None:
+            return known
+    kinds = ", ".join(case.failure.kinds)
     return Verdict(
         Cause.UNDETERMINED,
-        "A CDI device does not resolve; the text was cut before it names the device.",
+        f"A CDI device {f'of {kinds} ' if kinds else ''}does not resolve; the text was cut before "
+        "it names the device.",
         LOW,
-        candidates=ANY_UNRESOLVED,
+        candidates=(*_by_kind(case), *ANY_UNRESOLVED),
         not_seen=("the names of the devices: the text ends where they would stand",),
     )
+
+
+def _of_kind(kind: KindStatus) -> Verdict | None:
+    if kind.cause is None:
+        return None
+    return Verdict(
+        kind.cause,
+        f"A device of {kind.kind} does not resolve, its name is cut off; of this kind "
+        f"{kind.missing.count} of {kind.expected} names do not resolve.",
+        MEDIUM,
+        tuple(Evidence(f"defines devices of {kind.kind}", file.path) for file in kind.files),
+        candidates=ANY_UNRESOLVED,
+        near_miss=kind.near_miss,
+    )
+
+
+def _by_kind(case: Case) -> tuple[Cause, ...]:
+    # By design that kind has `all` alone, and it is seldom that very file which is missing.
+    return (Cause.ONLY_ALL_DEVICE,) if MANAGEMENT_KIND in case.failure.kinds else ()
 
 
 def _automatic(case: Case) -> Verdict | None:

@@ -34,13 +34,13 @@ class _Taken:
         return low, high
 
 
-def extract(text: str, *, cut: bool = False) -> tuple[Failure, ...]:
+def extract(text: str, *, cut: bool | None = None) -> tuple[Failure, ...]:
     """Return every failure that ``text`` reports, in its order, without repetition.
 
     Takes what people and machines see: a Pod status, an Event, engine and runtime logs, JSON, YAML,
     ``kubectl describe``, a dashboard, a wrapped terminal. Never raises, and never yields a device
-    that the text does not list behind one of the known anchors. ``cut`` says that the text was cut
-    at its end by kubelet, so that a last name may be incomplete.
+    that the text does not list behind one of the known anchors. ``cut`` says whether the text was
+    cut at its end, so that a last name may be incomplete: ``None`` is not known, as for a paste.
     """
     found: tuple[Failure, ...] = ()
     for reading in clean.readings(text):
@@ -60,7 +60,7 @@ class _Hit:
     end: int
 
 
-def _found(text: str, *, cut: bool) -> Iterable[Failure]:
+def _found(text: str, *, cut: bool | None) -> Iterable[Failure]:
     taken = _Taken()
     hits: list[_Hit] = []
     for row in FORMATS:
@@ -74,7 +74,9 @@ def _found(text: str, *, cut: bool) -> Iterable[Failure]:
     return [_wording(_failure(text, taken, hit)) for hit in hits]
 
 
-def _names(row: Format, match: re.Match[str], text: str, *, cut: bool) -> names.NameList | None:
+def _names(
+    row: Format, match: re.Match[str], text: str, *, cut: bool | None
+) -> names.NameList | None:
     for group in ("names", "names2", "names3"):
         if group in row.pattern.groupindex and match.start(group) >= 0:
             return names.read_list(text, match.start(group), blanks=row.blanks, cut=cut)
@@ -88,7 +90,7 @@ def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
     groups = match.groupdict()
     found = listed.names if listed else ()
     detail = _detail(groups.get("detail"))
-    kinds = (*([row.kind] if row.kind else []), *map(names.kind_of, found))
+    kinds = (*([row.kind] if row.kind else []), *(listed.kinds if listed else ()))
     return Failure(
         format=_variant(row, detail),
         symptom=row.symptom,

@@ -33,14 +33,36 @@ _UNFINISHED = re.compile(r"[A-Za-z0-9_./-]*\s*")
 _WRAPPED_UUID = re.compile(rf"(?:\n|  )({UUID.pattern})")
 
 
+# What a person or a program puts where it left something out.
+_ELLIPSIS = re.compile(r"…|\.{3,}")
+_BEHIND = re.compile(r"\s?[\[(](?:…|\.{3,})[\])]|\s(?:…|\.{3,})")
+
+
 @dataclass(frozen=True, slots=True)
 class NameList:
-    """The items in order; ``end`` is where the list stops in the text."""
+    """The items in order; ``end`` is where the list stops in the text.
+
+    ``kinds`` are those of every item, also of one that was dropped because its end is cut off.
+    """
 
     names: tuple[str, ...]
     malformed: tuple[str, ...]
     end: int
     truncated: bool
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One item; ``elided`` when something stands in it for what was left out."""
+
+    name: str
+    end: int
+    elided: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.elided or UUID.fullmatch(device_of(self.name)) is not None
 
 
 def kind_of(name: str) -> str:
@@ -58,35 +80,46 @@ def is_legal(name: str) -> bool:
     return QUALIFIED.fullmatch(name) is not None
 
 
-def read_list(text: str, start: int, *, blanks: bool = False, cut: bool = False) -> NameList:
+def read_list(text: str, start: int, *, blanks: bool = False, cut: bool | None = None) -> NameList:
     """Read the list that begins at ``start``.
 
-    ``blanks`` allows a blank as separator (Go's ``%v`` of a slice). ``cut`` says that the text is
-    known to have been cut at its end: an item that touches it is then dropped.
+    ``blanks`` allows a blank as separator (Go's ``%v`` of a slice). ``cut`` says whether the text
+    was cut at its end: where it was, an item that touches the end is dropped; where it is not known
+    (``None``), one that looks like the beginning of a UUID is; where it was not, only what no
+    request would hold, a piece of a UUID behind whole ones. An item with an ellipsis is always
+    dropped, unless the UUID before it is whole.
     """
-    names: list[str] = []
+    items: list[_Item] = []
     opening = _OPENING.match(text, start)
     place = opening.end() if opening else start
     end, pending = start, False
     while (item := _item(text, place)) is not None:
-        name, end = item
-        names.append(name)
+        items.append(item)
+        end = item.end
         separator = _separator(text, end, blanks=blanks)
         pending = separator is not None
         if separator is None:
             break
         place = separator
-    touches = _CLOSING.match(text, end) is not None
-    truncated = not names or (pending and _UNFINISHED.fullmatch(text, place) is not None)
-    if names and touches and _is_cut_name(names, cut=cut):
+    kinds = tuple(dict.fromkeys(kind_of(item.name) for item in items))
+    truncated = not items or any(item.elided for item in items)
+    truncated |= pending and _ends_at(text, place)
+    names = [item.name for item in items if item.is_whole]
+    if names and items[-1].is_whole and _is_cut_name(names, text, end, cut=cut):
         names.pop()
         truncated = True
     unique = tuple(dict.fromkeys(names))
     malformed = tuple(name for name in unique if not is_legal(name))
-    return NameList(unique, malformed, end, truncated)
+    return NameList(unique, malformed, end, truncated, kinds)
 
 
-def _item(text: str, place: int) -> tuple[str, int] | None:
+def _ends_at(text: str, place: int) -> bool:
+    """Tell whether a list breaks off behind its last separator."""
+    broken = _UNFINISHED.fullmatch(text, place) is not None
+    return broken or _ELLIPSIS.match(text, place) is not None
+
+
+def _item(text: str, place: int) -> _Item | None:
     head = _HEAD.match(text, place)
     if head is not None:
         kind, behind = head.group(1), head.end()
@@ -99,7 +132,7 @@ def _item(text: str, place: int) -> tuple[str, int] | None:
     return _with_value(text, kind, behind)
 
 
-def _with_value(text: str, kind: str, behind: int) -> tuple[str, int]:
+def _with_value(text: str, kind: str, behind: int) -> _Item:
     found = _VALUE.match(text, behind)
     value = found.group() if found else ""
     end = behind + len(value)
@@ -107,14 +140,19 @@ def _with_value(text: str, kind: str, behind: int) -> tuple[str, int]:
         # A request with a leading blank, qualified by the runtime (toolkit >= 1.18).
         inner = QUALIFIED.match(text, behind + 1)
         if inner is not None:
-            return f"{kind}= {inner.group()}", inner.end()
+            return _Item(f"{kind}= {inner.group()}", inner.end())
     if not value and (wrapped := _WRAPPED_UUID.match(text, behind)) is not None:
-        return f"{kind}={wrapped.group(1)}", wrapped.end()
+        return _Item(f"{kind}={wrapped.group(1)}", wrapped.end())
     joined = _joined_uuid(text, value, behind)
     if joined is not None:
-        return f"{kind}={joined[0]}", joined[1]
+        return _Item(f"{kind}={joined[0]}", joined[1])
+    gap = _ELLIPSIS.search(value)
+    if gap is not None:
+        return _Item(f"{kind}={value[: gap.start()]}", end, elided=True)
+    if (left_out := _BEHIND.match(text, end)) is not None:
+        return _Item(f"{kind}={value}", left_out.end(), elided=True)
     stripped = value.rstrip(_TRAILING)
-    return f"{kind}={stripped}", end - (len(value) - len(stripped))
+    return _Item(f"{kind}={stripped}", end - (len(value) - len(stripped)))
 
 
 def _joined_uuid(text: str, value: str, behind: int) -> tuple[str, int] | None:
@@ -133,11 +171,22 @@ def _separator(text: str, place: int, *, blanks: bool) -> int | None:
     return found.end() if found else None
 
 
-def _is_cut_name(names: list[str], *, cut: bool) -> bool:
+def _is_cut_name(names: list[str], text: str, end: int, *, cut: bool | None) -> bool:
     last = device_of(names[-1])
-    if UUID.fullmatch(last):
+    if UUID.fullmatch(last) or _CLOSING.match(text, end) is None:
         return False
     if cut:
         return True
+    if _PARTIAL_UUID.fullmatch(last) is None:
+        return False
     others_whole = len(names) > 1 and all(UUID.fullmatch(device_of(name)) for name in names[:-1])
-    return others_whole and _PARTIAL_UUID.fullmatch(last) is not None
+    # A quote or a bracket behind it says that the text goes on, so the name is what was asked for.
+    return others_whole or (cut is None and _breaks_off(names[-1], text[end:]))
+
+
+def _breaks_off(name: str, rest: str) -> bool:
+    """Tell whether a text that ends with ``name`` broke off in the middle of a UUID."""
+    vendor, device = kind_of(name).partition("/")[0], device_of(name)
+    # Another vendor may well call a device `M`; NVIDIA's names begin with a digit or in small letters.
+    is_nvidia = vendor == "nvidia.com" or vendor.endswith(".nvidia.com")
+    return not rest.strip() and (is_nvidia or device.startswith(("GPU-", "MIG-")))

@@ -60,13 +60,27 @@ def read_report(content: str) -> Report:
 
 
 def _of_pod(pod: Mapping[str, object], events: list[Mapping[str, object]]) -> Subject:
-    name = text(mapping(pod, "metadata"), "name")
-    about = [
-        _message(event)
-        for event in events
-        if text(mapping(event, "involvedObject") or mapping(event, "regarding"), "name") == name
-    ]
+    about = [_message(event) for event in events if _is_about(event, pod)]
     return Subject(pod_view(pod), pod_failures(pod, about))
+
+
+def _is_about(event: Mapping[str, object], pod: Mapping[str, object]) -> bool:
+    """Tell whether an Event is about this very Pod; what one of the two leaves out may fit.
+
+    Names repeat over namespaces, and over time: a StatefulSet's next Pod has the name of the last.
+    """
+    about = mapping(event, "involvedObject") or mapping(event, "regarding")
+    metadata = mapping(pod, "metadata")
+    if text(about, "kind") not in {"", "Pod"} or text(about, "name") != text(metadata, "name"):
+        return False
+    # A static Pod's Events carry kubelet's own id of it, which the API's copy has as an annotation.
+    hashed = text(mapping(metadata, "annotations"), "kubernetes.io/config.hash")
+    namespace, uid = text(about, "namespace"), text(about, "uid")
+    return namespace in {"", text(metadata, "namespace") or namespace} and uid in {
+        "",
+        text(metadata, "uid") or uid,
+        hashed,
+    }
 
 
 def _message(event: Mapping[str, object]) -> str:
