@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpucdi.host import CAPTURE_NAME
+from gpucdi.host import CAPTURE_NAME, HostTree
 from gpucdi_cli.chain import reader_of
 from gpucdi_cli.console import make_console
 from gpucdi_cli.demo_agent import NODE, choose_generator, copy_tree, find_agent, run_agent
@@ -27,7 +27,7 @@ from gpucdi_cli.demo_story import (
     tell_symptom,
 )
 from gpucdi_cli.diff import plan_with_standin, show_plan
-from gpucdi_cli.node_look import look, open_tree
+from gpucdi_cli.node_look import checked, look
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
 
 _CHECKOUT = Path(__file__).resolve().parents[2] / "examples" / "c00"
@@ -97,7 +97,7 @@ def _shown(tree: Path) -> str:
 
 
 def _scene(tree: Path) -> Scene:
-    node, pod = look(open_tree(str(tree))), read_failing_pod(tree)
+    node, pod = look(checked(HostTree(tree), str(tree))), read_failing_pod(tree)
     handlers = [engine.handler(pod.handler) for engine in node.observation.engines]
     for runtime in node.observation.runtimes:
         reader = reader_of(node.observation, runtime)

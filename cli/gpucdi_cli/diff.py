@@ -27,7 +27,9 @@ from gpucdi_cli.standin_spec import GenerateError, Wish, generate, render
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("node", nargs="?", metavar="NODE", help="a node of the cluster")
-    parser.add_argument("--root", metavar="TREE", help="a captured node instead")
+    parser.add_argument(
+        "--root", metavar="TREE", help="a captured node instead (folder or archive)"
+    )
     parser.add_argument("--content", action="store_true", help="with --root: print whole files")
     add_connection_arguments(parser)
 
@@ -38,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CliError("name either a NODE of the cluster or --root TREE")
     console = make_console()
     if arguments.root is not None:
-        node = look(open_tree(arguments.root))
-        planned = plan_with_standin(node)
+        with open_tree(arguments.root) as host:
+            planned = plan_with_standin(look(host))
         show_plan(console, planned, content=arguments.content)
         return EXIT_PROBLEM if planned.actions or planned.refusals else EXIT_FINE
     return show_node(console, with_cluster(arguments, lambda api: one_node(api, arguments.node)))

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an error text, a Pod (YAML or JSON), or `kubectl describe pod` output; - is stdin",
     )
     parser.add_argument(
-        "--root", metavar="TREE", help="the captured node that the Pod ran on (a folder)"
+        "--root", metavar="TREE", help="the captured node that the Pod ran on (folder or archive)"
     )
     parser.add_argument(
         "--handler",
@@ -91,9 +91,9 @@ def _read(file: str) -> str:
 
 
 def _node(root: str, report: Report) -> NodeStatus:
-    host = open_tree(root)
     now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return node_status(_assessed(host, report), PassContext(now=now))
+    with open_tree(root) as host:
+        return node_status(_assessed(host, report), PassContext(now=now))
 
 
 def _assessed(host: HostTree, report: Report) -> Assessment:

@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from gpucdi.api import NodeState, write_status
+from gpucdi.toolkit import rows_of
 from gpucdi_cli.chain import handler_chain
 from gpucdi_cli.console import make_console, rule
 from gpucdi_cli.drawing import (
@@ -33,29 +34,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "On a live node use gpucdi-agent inspect, which also asks NVML and the programs."
     )
-    parser.add_argument("--root", required=True, metavar="TREE", help="a captured node (a folder)")
+    parser.add_argument(
+        "--root",
+        required=True,
+        metavar="TREE",
+        help="a captured node: a folder, or the archive of gpucdi-agent capture",
+    )
     parser.add_argument("--handler", metavar="NAME", help="draw what is behind one handler")
     parser.add_argument(
         "-o",
         "--output",
         choices=("table", "yaml", "json"),
         default="table",
-        help="table for people; yaml and json are GpuCdiStatus.status",
+        help="table for people; yaml and json are GpuCdiStatus.status with the handler table",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the node; exit 1 when it is not resolved."""
-    node = look(open_tree(arguments.root))
+    with open_tree(arguments.root) as host:
+        node = look(host)
     if arguments.output == "json":
-        sys.stdout.write(json.dumps(write_status(node.status), indent=2) + "\n")
+        sys.stdout.write(json.dumps(as_document(node), indent=2) + "\n")
     elif arguments.output == "yaml":
-        sys.stdout.write(yaml.safe_dump(write_status(node.status), sort_keys=False))
+        sys.stdout.write(yaml.safe_dump(as_document(node), sort_keys=False))
     elif arguments.handler is not None:
         show_handler(make_console(), node, arguments.handler)
     else:
         show(make_console(), node)
     return EXIT_FINE if node.status.state is NodeState.RESOLVED else EXIT_PROBLEM
+
+
+def as_document(node: NodeLook) -> dict[str, object]:
+    """Return the status with the handler table (``docs/predict.md``), for programs."""
+    rows = rows_of(node.observation.engines, node.observation.runtimes)
+    return {**write_status(node.status), "handlerTable": [row.as_json() for row in rows]}
 
 
 def show(console: Console, node: NodeLook) -> None:

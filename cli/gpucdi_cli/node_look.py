@@ -1,16 +1,20 @@
 """One look at a captured node, without NVML and without asking any program.
 
-Owns: opening a tree and running the same observe and assess that the agent runs. Must not know: how
+Owns: opening a folder or an archive, and running the same observe and assess that the agent runs. Must not know: how
 it is shown.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from gpucdi.api import Intent, NodeStatus, RepairMode
+from gpucdi.capture import ArchiveError
+from gpucdi.capture import open_tree as open_capture
 from gpucdi.host import HostTree
 from gpucdi.node import (
     Assessment,
@@ -37,15 +41,31 @@ class NodeLook:
     status: NodeStatus
 
 
-def open_tree(root: str) -> HostTree:
-    """Open a folder as a host root; raise :class:`CliError` for what is none."""
-    path = Path(root)
-    if not path.is_dir():
-        raise CliError(
-            f"{root} is not a folder",
-            "give the top of a captured node: the folder that holds its etc, usr and run",
-        )
-    host = HostTree(path.resolve())
+@contextmanager
+def open_tree(root: str) -> Iterator[HostTree]:
+    """Open a folder or a captured archive as a host root, for as long as it is looked at.
+
+    Raises :class:`CliError` for what is neither.
+    """
+    with ExitStack() as stack:
+        try:
+            # Links stay as they are: /proc/PID/root leads somewhere else than its text says.
+            host = stack.enter_context(open_capture(os.path.abspath(root)))  # noqa: PTH100 - keeps links
+        except ArchiveError as error:
+            raise CliError(
+                str(error), "give what gpucdi-agent capture wrote, or a folder"
+            ) from error
+        except OSError as error:
+            raise CliError(
+                f"{root} cannot be opened: {error.strerror or error}",
+                "give the top of a captured node: the folder that holds its etc, usr and run, or the "
+                ".tar.gz that gpucdi-agent capture wrote",
+            ) from error
+        yield checked(host, root)
+
+
+def checked(host: HostTree, root: str) -> HostTree:
+    """Return the host if it looks like one; raise :class:`CliError` naming ``root`` otherwise."""
     if host.capture.problem is not None:
         raise CliError(host.capture.problem, f"mend or remove it in {root}")
     if not any(host.exists(place) for place in _EVIDENCE):

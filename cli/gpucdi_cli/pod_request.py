@@ -1,22 +1,21 @@
-"""From a Pod to what the NVIDIA runtime will read of each of its containers.
+"""From a Pod to what engine and NVIDIA runtime will read of each of its containers.
 
-Owns: which parts of a Pod reach the runtime, and what a Pod cannot tell: the image's environment
-and what a device plugin adds at the start. Must not know: what the runtime makes of a request.
+Owns: which parts of a Pod reach them, and what a Pod cannot tell: the image's environment and what
+a device plugin or a DRA driver adds at the start. Must not know: what is made of a request, nor
+which annotations a handler lets through.
 
 Sources: kubernetes/kubernetes ``pkg/kubelet/kuberuntime/kuberuntime_container.go``,
-containerd/containerd ``internal/cri/server/container_create.go`` (annotations), Project-HAMi/HAMi
-``pkg/device/nvidia/device.go`` (the annotation's form).
+Project-HAMi/HAMi ``pkg/device/nvidia/device.go`` (the annotation's form).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from gpucdi.api import fields
-from gpucdi.engines import Handler
-from gpucdi.toolkit import ContainerRequest
+from gpucdi.toolkit import PodContainer, RequestMount
 
 DEVICES = "NVIDIA_VISIBLE_DEVICES"
 HAMI_ALLOCATED = "hami.io/vgpu-devices-allocated"
@@ -25,62 +24,105 @@ _LISTS = ("initContainers", "containers")
 
 
 @dataclass(frozen=True, slots=True)
-class PodContainer:
+class Added:
+    """What the caller knows of the start that the Pod does not hold, for every container.
+
+    ``environment`` are ``NAME=value`` of image or device plugin, ``cdi_devices`` the CRI field
+    (device plugin, DRA driver), ``annotations`` those of the device plugin.
+    """
+
+    environment: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def flags(self) -> str:
+        """Return the options that said so, empty when nothing was added."""
+        given = (
+            ("--env", self.environment),
+            ("--cdi-device", self.cdi_devices),
+            ("--annotation", self.annotations),
+        )
+        return ", ".join(flag for flag, values in given if values)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedContainer:
     """One container: ``request`` as far as known, ``unseen`` why there may be more to it.
 
     ``origin`` says who put the GPU request there, for people.
     """
 
     name: str
-    request: ContainerRequest
+    request: PodContainer
     origin: str = ""
     unseen: str = ""
 
 
-def pod_containers(
-    pod: Mapping[str, object], handler: Handler, extra: Sequence[str] = ()
-) -> tuple[PodContainer, ...]:
+def pod_containers(pod: Mapping[str, object], added: Added) -> tuple[NamedContainer, ...]:
     """Return the containers of a Pod in the order in which they start.
 
-    ``extra`` are ``NAME=value`` entries that image or device plugin add; they come last, as the
-    device plugin's do, and so win.
+    What is added comes last, as the device plugin's does, and so wins.
     """
     spec = fields.mapping(pod, "spec")
     allocated = _hami(pod)
-    found: list[PodContainer] = []
+    found: list[NamedContainer] = []
     for list_name in _LISTS:
         for index, container in enumerate(fields.objects(spec, list_name)):
             # HAMi lists the allocations of the regular containers, one a container.
             share = allocated[index] if list_name == "containers" and index < len(allocated) else ""
-            found.append(_container(pod, container, handler, share, tuple(extra)))
+            found.append(_container(pod, container, share, added))
     return tuple(found)
 
 
 def _container(
-    pod: Mapping[str, object],
-    container: Mapping[str, object],
-    handler: Handler,
-    share: str,
-    extra: tuple[str, ...],
-) -> PodContainer:
+    pod: Mapping[str, object], container: Mapping[str, object], share: str, added: Added
+) -> NamedContainer:
     own = tuple(_environment(container))
-    added = extra or ((f"{DEVICES}={share}",) if share else ())
-    named = [entry for entry in (*own, *added) if entry.startswith(f"{DEVICES}=")]
-    origin = "the container's env" if named else ""
-    if share and not extra:
-        origin = f"HAMi, by the annotation {HAMI_ALLOCATED}"
-    elif extra and named and named[-1] in extra:
-        origin = "--env"
-    return PodContainer(
+    more = added.environment or ((f"{DEVICES}={share}",) if share else ())
+    has_own = any(entry.startswith(f"{DEVICES}=") for entry in own)
+    mounts = tuple(_mounts(pod, container))
+    return NamedContainer(
         name=fields.text(container, "name"),
-        request=ContainerRequest(
-            environment=(*own, *added),
-            annotations=_annotations(pod, handler),
+        request=PodContainer(
+            environment=(*own, *more),
+            pod_annotations=_annotations(pod),
+            container_annotations=added.annotations,
+            cdi_devices=added.cdi_devices,
+            mounts=mounts,
             privileged=_privileged(container),
         ),
-        origin=origin,
-        unseen="" if extra or share else _unseen(container, has_own=bool(named)),
+        origin=_origin(share, added, has_own=has_own, mounts=mounts),
+        unseen="" if added.flags or share else _unseen(container, has_own=has_own),
     )
+
+
+def _origin(share: str, added: Added, *, has_own: bool, mounts: tuple[RequestMount, ...]) -> str:
+    devices = any(entry.startswith(f"{DEVICES}=") for entry in added.environment)
+    if devices or added.cdi_devices or added.annotations:
+        return added.flags
+    if share and not added.environment:
+        return f"HAMi, by the annotation {HAMI_ALLOCATED}"
+    if has_own:
+        return "the container's env"
+    return "the container's volume mounts" if any(map(_asks, mounts)) else ""
+
+
+def _asks(mount: RequestMount) -> bool:
+    return mount.destination.startswith("/var/run/nvidia-container-devices/")
+
+
+def _mounts(pod: Mapping[str, object], container: Mapping[str, object]) -> Iterator[RequestMount]:
+    """Yield the mounts of host paths; only these can ask the runtime for a device."""
+    places = {
+        fields.text(volume, "name"): fields.text(fields.mapping(volume, "hostPath"), "path")
+        for volume in fields.objects(fields.mapping(pod, "spec"), "volumes")
+    }
+    for mount in fields.objects(container, "volumeMounts"):
+        place = places.get(fields.text(mount, "name"))
+        if place:
+            source = posixpath.join(place, fields.text(mount, "subPath")).rstrip("/") or "/"
+            yield RequestMount(source, fields.text(mount, "mountPath"))
 
 
 def _unseen(container: Mapping[str, object], *, has_own: bool) -> str:
@@ -101,15 +143,9 @@ def _environment(container: Mapping[str, object]) -> Iterator[str]:
             yield f"{name}={fields.text(variable, 'value')}"
 
 
-def _annotations(pod: Mapping[str, object], handler: Handler) -> dict[str, str]:
-    """Return the Pod's annotations that the engine hands on: those its ``pod_annotations`` allow."""
+def _annotations(pod: Mapping[str, object]) -> dict[str, str]:
     source = fields.mapping(fields.mapping(pod, "metadata"), "annotations")
-    return {
-        key: value
-        for key, value in source.items()
-        if isinstance(value, str)
-        and any(fnmatchcase(key, pattern) for pattern in handler.pod_annotations)
-    }
+    return {key: value for key, value in source.items() if isinstance(value, str)}
 
 
 def _privileged(container: Mapping[str, object]) -> bool:

@@ -1,7 +1,7 @@
 """``gpucdi predict``: what becomes of a Pod's containers on a captured node, before they start.
 
-Owns: the command and its JSON. Must not know: the rules of any release; they are
-``gpucdi.toolkit``'s.
+Owns: the command, and which engine and handler a Pod goes to. Must not know: the rules of any
+release; they are ``gpucdi.toolkit``'s.
 """
 
 from __future__ import annotations
@@ -9,57 +9,52 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 from rich.console import Console
-from rich.text import Text
 
 from gpucdi.api import fields
-from gpucdi.api.fields import Json
-from gpucdi.cdi import reader_library
-from gpucdi.engines import Engine
-from gpucdi.host import HostTree
-from gpucdi.node.observation import TOOLKIT
-from gpucdi.toolkit import HandlerRuntime, Outcome, Verdict, predict
-from gpucdi_cli.console import make_console, rule
+from gpucdi.engines import Engine, EngineName
+from gpucdi.programs import CapturedPrograms
+from gpucdi.toolkit import (
+    HandlerRuntime,
+    PodOutcome,
+    kernel_inventory,
+    predict_pod,
+    rows_of,
+)
+from gpucdi_cli.console import make_console
+from gpucdi_cli.forecast import Forecast
 from gpucdi_cli.node_look import NodeLook, look, open_tree
-from gpucdi_cli.pod_request import PodContainer, pod_containers
+from gpucdi_cli.pod_request import Added, NamedContainer, pod_containers
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
-
-_STYLES = {
-    Verdict.DEVICES: "green",
-    Verdict.OTHER_MECHANISM: "green",
-    Verdict.WITHOUT_GPU: "yellow",
-    Verdict.UNKNOWN: "yellow",
-    Verdict.FAILS: "bold red",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """One container with its outcome."""
-
-    container: PodContainer
-    outcome: Outcome
-
-    @property
-    def is_good(self) -> bool:
-        """True when the container gets what it asks for, or asks for nothing."""
-        if self.outcome.verdict is Verdict.WITHOUT_GPU:
-            return not self.container.origin and not self.container.unseen
-        return self.outcome.verdict in {Verdict.DEVICES, Verdict.OTHER_MECHANISM}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("-f", "--filename", required=True, help="the Pod as YAML or JSON; - reads")
-    parser.add_argument("--root", required=True, metavar="TREE", help="a captured node (a folder)")
+    parser.add_argument(
+        "--root",
+        required=True,
+        metavar="TREE",
+        help="a captured node: a folder, or the archive of gpucdi-agent capture",
+    )
     parser.add_argument(
         "--handler", metavar="NAME", help="the RuntimeClass's handler, if it differs"
     )
+    parser.add_argument(
+        "--engine",
+        choices=[name.value for name in EngineName],
+        help="the engine that kubelet uses, if the node has several with such a handler",
+    )
+    _add_unseen(parser)
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def _add_unseen(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env",
         action="append",
@@ -67,35 +62,85 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="what the image or the device plugin adds, for instance NVIDIA_VISIBLE_DEVICES=0",
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--cdi-device",
+        action="append",
+        default=[],
+        metavar="KIND=NAME",
+        help="what a device plugin or DRA driver hands to the engine by its qualified name",
+    )
+    parser.add_argument(
+        "--annotation",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="what a device plugin annotates the container with (cdi.k8s.io/…)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict every container; exit 1 unless each gets what it asks for."""
     pod = read_pod(arguments.filename)
-    node = look(open_tree(arguments.root))
-    spec = fields.mapping(pod, "spec")
-    name = arguments.handler or fields.text(spec, "runtimeClassName")
-    engine, runtime = find_runtime(node, name)
-    containers = pod_containers(pod, runtime.handler, arguments.env)
+    containers = pod_containers(pod, _added(arguments))
     if not containers:
         raise CliError(f"{arguments.filename} has no containers", "give a Pod, not what makes it")
-    found = [Prediction(item, outcome_of(node.host, runtime, item)) for item in containers]
+    name = arguments.handler or fields.text(fields.mapping(pod, "spec"), "runtimeClassName")
+    with open_tree(arguments.root) as host:
+        node = look(host)
+        engine = find_engine(node, name, arguments.engine)
+        found = [forecast(node, engine, name, item) for item in containers]
     if arguments.output == "json":
-        listed: list[Json] = [_as_json(item, engine, runtime) for item in found]
+        listed = [item.as_json() for item in found]
         sys.stdout.write(json.dumps({"containers": listed}, indent=2) + "\n")
     else:
-        show(make_console(), found, engine, runtime)
+        show(make_console(), found, name)
     return EXIT_FINE if all(item.is_good for item in found) else EXIT_PROBLEM
 
 
-def outcome_of(host: HostTree, runtime: HandlerRuntime, container: PodContainer) -> Outcome:
-    """Predict one container; a handler that is no NVIDIA runtime reads no request at all."""
-    outcome = predict(host, runtime, container.request)
-    if runtime.is_nvidia is False and container.origin:
-        reason = (
-            f"handler {runtime.handler.name} runs no NVIDIA runtime, so nobody reads the request"
-        )
+def _added(arguments: argparse.Namespace) -> Added:
+    return Added(
+        environment=tuple(arguments.env),
+        cdi_devices=tuple(arguments.cdi_device),
+        annotations=dict(_pair(item) for item in arguments.annotation),
+    )
+
+
+def _pair(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals:
+        raise CliError(f"--annotation {given} is not KEY=VALUE")
+    return key, value
+
+
+def forecast(node: NodeLook, engine: Engine, name: str, container: NamedContainer) -> Forecast:
+    """Predict one container. ``name`` is the handler's, empty for the engine's default."""
+    host = node.host
+    outcome = predict_pod(
+        host,
+        CapturedPrograms.of(host),
+        engine,
+        name,
+        container.request,
+        inventory=kernel_inventory(host),
+    )
+    runtime = _runtime(node, engine, name)
+    return Forecast(container, _told(outcome, engine, runtime, container), engine, runtime)
+
+
+def _told(
+    outcome: PodOutcome,
+    engine: Engine,
+    runtime: HandlerRuntime | None,
+    container: NamedContainer,
+) -> PodOutcome:
+    """Add what a person needs to the reason: the other handlers, or that nobody reads a request."""
+    if runtime is None:
+        known = ", ".join(handler.name for handler in engine.handlers) or "none"
+        advice = "a RuntimeClass may have another name than its handler: give that with --handler"
+        return replace(outcome, reason=f"{outcome.reason}; there are: {known}; {advice}")
+    if runtime.is_nvidia is False and container.origin and outcome.native is None:
+        name = runtime.handler.name
+        reason = f"handler {name} runs no NVIDIA runtime, so nobody reads the request"
         return replace(outcome, reason=reason)
     return outcome
 
@@ -115,80 +160,31 @@ def read_pod(filename: str) -> Mapping[str, object]:
     return {str(key): value for key, value in pods[0].items()}
 
 
-def find_runtime(node: NodeLook, name: str) -> tuple[Engine, HandlerRuntime]:
-    """Return the handler called ``name``, of the engine that kubelet uses as far as can be told."""
-    for engine in node.observation.engines:
-        handler = engine.handler(name)
-        for runtime in node.observation.runtimes:
-            if handler is not None and runtime.handler == handler:
-                return engine, runtime
-    known = ", ".join(runtime.handler.name for runtime in node.observation.runtimes) or "none"
-    raise CliError(
-        f"no engine of the node has the handler {name or '(default)'!r}; there are: {known}",
-        "a RuntimeClass may have another name than its handler: give that with --handler",
+def find_engine(node: NodeLook, name: str, wanted: str | None) -> Engine:
+    """Return the engine that has the handler, else the first; raise :class:`CliError` for none."""
+    engines = node.observation.engines
+    chosen = [engine for engine in engines if wanted in {None, engine.name.value}]
+    if not chosen:
+        known = ", ".join(engine.name.value for engine in engines) or "none"
+        raise CliError(f"the node has no such container engine; there are: {known}")
+    return next((engine for engine in chosen if engine.handler(name) is not None), chosen[0])
+
+
+def _runtime(node: NodeLook, engine: Engine, name: str) -> HandlerRuntime | None:
+    handler = engine.handler(name)
+    rows = rows_of(node.observation.engines, node.observation.runtimes)
+    return next(
+        (row.runtime for row in rows if row.engine is engine and row.handler == handler), None
     )
 
 
-def show(
-    console: Console, found: list[Prediction], engine: Engine, runtime: HandlerRuntime
-) -> None:
+def show(console: Console, found: Sequence[Forecast], name: str) -> None:
     """Print one paragraph a container."""
+    engine, runtime = found[0].engine, found[0].runtime
     version = engine.version.value or "of unknown version"
-    config = runtime.config.file if runtime.config else "none"
-    console.print(
-        f"handler {runtime.handler.name} of {engine.name.value} {version}; config {config}"
-    )
+    config = runtime.config.file if runtime is not None and runtime.config else "none"
+    handler = runtime.handler.name if runtime is not None else name or "(default)"
+    console.print(f"handler {handler} of {engine.name.value} {version}; config {config}")
     for item in found:
         console.print()
-        rule(console, f"container {item.container.name}")
-        _show_one(console, item)
-
-
-def _show_one(console: Console, item: Prediction) -> None:
-    outcome = item.outcome
-    mode = f" (mode {outcome.mode.value})" if outcome.mode else ""
-    console.print(Text.assemble((outcome.verdict.value, _STYLES[outcome.verdict]), mode))
-    for name in outcome.names:
-        lost = name in outcome.unresolved
-        console.print(Text(f"  {'✘' if lost else '✔'} {name}", style="red" if lost else "green"))
-        if name in outcome.why:
-            console.print(Text(f"    {outcome.why[name].detail}", style="dim"))
-    lines = (
-        ("asked for by", item.container.origin),
-        ("device nodes", ", ".join(outcome.nodes)),
-        ("refused by", outcome.step.value if outcome.step else ""),
-        ("text", outcome.text or ("the runtime crashes" if outcome.crashes else "")),
-        ("because", outcome.reason or ""),
-        ("not seen", item.container.unseen and f"{item.container.unseen}; add it with --env"),
-    )
-    for title, text in lines:
-        if text:
-            console.print(f"  {title}: {text}")
-
-
-def _as_json(item: Prediction, engine: Engine, runtime: HandlerRuntime) -> dict[str, Json]:
-    """Return the documented fields (``docs/predict.md``); what is unknown is ``null``."""
-    config, outcome = runtime.config, item.outcome
-    version = runtime.toolkit.version.value if runtime.toolkit else None
-    library = reader_library(TOOLKIT, version) if version else None
-    return {
-        "container": item.container.name,
-        "engine": engine.name.value,
-        "engineVersion": engine.version.value,
-        "handler": runtime.handler.name,
-        "binary": runtime.program,
-        "config": config.file if config else None,
-        "toolkitVersion": version,
-        "mode": outcome.mode.value if outcome.mode else None,
-        "defaultKind": config.default_kind.value if config else None,
-        "specDirs": list(config.spec_dirs.value) if config else None,
-        "library": str(library) if library else None,
-        "names": list(outcome.names),
-        "unresolved": list(outcome.unresolved),
-        "outcome": outcome.verdict.value,
-        "text": outcome.text,
-        "reason": outcome.reason,
-        "deviceNodes": list(outcome.nodes),
-        "origin": item.container.origin or None,
-        "unseen": item.container.unseen or None,
-    }
+        item.show(console)

@@ -27,6 +27,6 @@ def test_the_example_explains_why_a_name_does_not_resolve(
         "unresolvable CDI devices management.nvidia.com/gpu=0",
         (
             f"management.nvidia.com/gpu=0 kind lacks name ('{FILE}',) "
-            f"{FILE} define management.nvidia.com/gpu, but no device of that name"
+            f"{FILE} defines management.nvidia.com/gpu, but no device of that name"
         ),
     ]

@@ -116,7 +116,6 @@ def test_the_text_form_tells_the_same(run: Run, c00: Path) -> None:
         ("kind: Deployment\n", "holds 0 Pods"),
         ("{", "cannot be read as YAML or JSON"),
         ("kind: Pod\nspec: {runtimeClassName: nvidia}\n", "has no containers"),
-        ("kind: Pod\nspec: {runtimeClassName: gvisor}\n", "has the handler 'gvisor'; there are"),
     ],
 )
 def test_what_is_no_pod_for_this_node_is_refused_with_a_reason(
@@ -127,3 +126,90 @@ def test_what_is_no_pod_for_this_node_is_refused_with_a_reason(
     ran = run("predict", "-f", str(file), "--root", str(c00))
     assert ran.code == 2
     assert says in ran.err
+
+
+def test_the_pod_s_own_words_and_kubelet_s_reason_are_told(run: Run, c00: Path) -> None:
+    found = predicted(run, c00)
+    pod = yaml.safe_load((c00 / "pod.yaml").read_text())
+    shown = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert (found["podReason"], found["podMessage"]) == (shown["reason"], shown["message"])
+    assert found["stage"] == "the nvidia runtime"
+
+
+def test_an_unknown_handler_never_gets_past_the_sandbox(run: Run, c00: Path) -> None:
+    found = predicted(run, c00, "--handler", "gvisor")
+    assert (found["outcome"], found["stage"], found["code"]) == ("fails", "the Pod's sandbox", 1)
+    assert found["podReason"] == "FailedCreatePodSandBox"
+    assert 'no runtime for "gvisor" is configured' in str(found["podMessage"])
+    assert "there are: runc, nvidia, nvidia-cdi, nvidia-legacy" in str(found["reason"])
+
+
+def test_what_the_engine_injects_itself_needs_no_nvidia_runtime(run: Run, c00: Path) -> None:
+    found = predicted(run, c00, "--handler", "runc", "--cdi-device", "nvidia.com/gpu=0")
+    assert (found["outcome"], found["nativeNames"]) == ("starts with devices", ["nvidia.com/gpu=0"])
+    assert "/dev/nvidia0" in str(found["deviceNodes"])
+    assert found["origin"] == "--cdi-device"
+
+
+def test_the_engine_refuses_before_the_runtime_is_asked(run: Run, c00: Path) -> None:
+    found = predicted(run, c00, "--annotation", "cdi.k8s.io/plugin=nvidia.com/gpu=7")
+    assert (found["podReason"], found["mode"]) == ("CreateContainerError", None)
+    assert found["stage"] == "the engine's own CDI injection"
+    assert found["unresolved"] == ["nvidia.com/gpu=7"]
+
+
+def test_an_annotation_without_a_value_is_a_usage_error(run: Run, c00: Path) -> None:
+    file = str(c00 / "pod.yaml")
+    ran = run("predict", "-f", file, "--root", str(c00), "--annotation", "cdi.k8s.io/x")
+    assert (ran.code, "is not KEY=VALUE" in ran.err) == (2, True)
+
+
+@pytest.fixture
+def automatic(copy: Path) -> Path:
+    """The node, its handler in mode auto, where release 1.18 generates specifications itself."""
+    folder = copy / "usr/local/nvidia/toolkit/.config/nvidia-container-runtime"
+    text = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text(text.replace('mode = "cdi"', 'mode = "auto"'))
+    return copy
+
+
+def test_a_just_in_time_request_is_answered_from_the_kernel_s_list(
+    run: Run, automatic: Path
+) -> None:
+    found = predicted(run, automatic)
+    assert (found["mode"], found["outcome"]) == ("jit-cdi", "starts with devices")
+    assert found["names"] == [f"runtime.nvidia.com/gpu={UUID}"]
+    assert found["gpus"] == [UUID]
+
+
+def test_an_index_that_only_nvml_knows_stays_unknown(run: Run, automatic: Path) -> None:
+    found = predicted(run, automatic, "--env", "NVIDIA_VISIBLE_DEVICES=1")
+    assert (found["outcome"], found["code"]) == ("unknown", 1)
+    assert found["reason"]
+
+
+def test_a_mount_of_a_host_path_asks_where_the_node_accepts_mounts(
+    run: Run, c00: Path, copy: Path, tmp_path: Path
+) -> None:
+    folder = copy / "usr/local/nvidia/toolkit/.config/nvidia-container-runtime"
+    key = "accept-nvidia-visible-devices-as-volume-mounts"
+    text = (folder / "config.toml").read_text()
+    kept = [line for line in text.splitlines() if not line.startswith(key)]
+    (folder / "config.toml").write_text("\n".join([f"{key} = true", *kept]))
+    pod = yaml.safe_load(changed_pod(c00, tmp_path).read_text())
+    pod["spec"]["volumes"] = [{"name": "ask", "hostPath": {"path": "/dev/null"}}]
+    place = "/var/run/nvidia-container-devices/all"
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "ask", "mountPath": place}]
+    file = tmp_path / "mount.yaml"
+    file.write_text(yaml.safe_dump(pod))
+    found = predicted(run, copy, pod=file)
+    assert found["names"] == [f"{KIND}=all"]
+    assert found["origin"] == "the container's volume mounts"
+
+
+def test_an_engine_that_the_node_lacks_is_answered_with_those_there_are(
+    run: Run, c00: Path
+) -> None:
+    file = str(c00 / "pod.yaml")
+    ran = run("predict", "-f", file, "--root", str(c00), "--engine", "cri-o")
+    assert (ran.code, "there are: containerd" in ran.err) == (2, True)

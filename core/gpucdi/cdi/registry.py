@@ -270,10 +270,11 @@ class Registry:
         kind = name.partition("=")[0]
         files = tuple(file.path for file in self.files if file.spec and file.spec.kind == kind)
         if files:
+            verb = "defines" if len(files) == 1 else "define"
             return Unresolved(
                 UnresolvedReason.KIND_LACKS_NAME,
                 files,
-                f"{', '.join(files)} define {kind}, but no device of that name",
+                f"{', '.join(files)} {verb} {kind}, but no device of that name",
             )
         read = ", ".join(each.path for each in self.directories if each.was_read)
         return Unresolved(

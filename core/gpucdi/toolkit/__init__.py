@@ -22,7 +22,7 @@ from gpucdi.toolkit.request import (
 )
 from gpucdi.toolkit.runtime import resolve_runtime
 from gpucdi.toolkit.suggest import Suggestion, suggest_edit
-from gpucdi.toolkit.table import HandlerRow, handler_rows
+from gpucdi.toolkit.table import HandlerRow, handler_rows, rows_of
 
 __all__ = [
     "ContainerRequest",
@@ -57,5 +57,6 @@ __all__ = [
     "reader_of",
     "request_names",
     "resolve_runtime",
+    "rows_of",
     "suggest_edit",
 ]

@@ -5,6 +5,7 @@ Owns: the row, its JSON form with stable field names. Must not know: how anythin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpucdi.cdi import reader_library
@@ -70,4 +71,18 @@ def handler_rows(host: HostTree, programs: Programs) -> tuple[HandlerRow, ...]:
         HandlerRow(engine, handler, resolve_runtime(host, programs, handler))
         for engine in discover_engines(host, programs)
         for handler in engine.handlers
+    )
+
+
+def rows_of(
+    engines: Iterable[Engine], runtimes: Iterable[HandlerRuntime]
+) -> tuple[HandlerRow, ...]:
+    """Return the same rows for a node that has been looked at already.
+
+    ``runtimes`` holds one for each handler of ``engines``, in their order.
+    """
+    handlers = ((engine, handler) for engine in engines for handler in engine.handlers)
+    return tuple(
+        HandlerRow(engine, handler, runtime)
+        for (engine, handler), runtime in zip(handlers, runtimes, strict=True)
     )
