@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from gpucdi.api import (
     Condition,
     ConditionStatus,
+    EngineStatus,
     GpuDevice,
     GpuStatus,
+    HandlerStatus,
     Hold,
     Intent,
     KindStatus,
@@ -45,6 +47,22 @@ def full_status() -> NodeStatus:
         hold=Hold("DriverUpgrade", "2026-07-29T01:02:03Z"),
         gpus=GpuStatus(
             "nvml", "570.86.15", "12.8", (GpuDevice("GPU-1", 0, 0, "p", "m", mig_enabled=False),)
+        ),
+        engines=(
+            EngineStatus("containerd", "1.7.24", cdi_enabled=False, spec_dirs=("/etc/cdi",)),
+            EngineStatus("docker", "", cdi_enabled=None, library="0.8.1"),
+        ),
+        handlers=(
+            HandlerStatus(
+                "nvidia",
+                "containerd",
+                driver_root="/run/nvidia/driver",
+                annotation_prefixes=("cdi.k8s.io/",),
+                pod_annotations=("cdi.k8s.io/*",),
+                accept_env=False,
+                accept_mounts=True,
+            ),
+            HandlerStatus("runc", "containerd", is_nvidia=False),
         ),
         kinds=(
             KindStatus(

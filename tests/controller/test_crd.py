@@ -15,6 +15,7 @@ from tests.fakeapi.resources import custom_resources
 from gpucdi.api import (
     Condition,
     ConditionStatus,
+    EngineStatus,
     GpuDevice,
     GpuStatus,
     HandlerStatus,
@@ -77,6 +78,7 @@ def full_status(gpus: int = 16, mig: int = 7) -> NodeStatus:
         "Auto",
         Hold("DriverUpgrade", TIME, LONG),
         GpuStatus("nvml", "570.86.15", "12.8", devices),
+        (EngineStatus("containerd", "2.2.7", True, ("/etc/cdi", "/var/run/cdi"), "1.1.0"),),
         (
             HandlerStatus(
                 *("nvidia", "containerd 2.2.7", "/usr/bin/nvidia-container-runtime", "/etc/c.toml"),
@@ -87,6 +89,11 @@ def full_status(gpus: int = 16, mig: int = 7) -> NodeStatus:
                 library="1.0.1",
                 is_default=True,
                 is_nvidia=True,
+                driver_root="/run/nvidia/driver",
+                annotation_prefixes=("cdi.k8s.io/",),
+                pod_annotations=("cdi.k8s.io/*",),
+                accept_env=False,
+                accept_mounts=True,
             ),
         ),
         tuple(dataclasses.replace(kind, kind=f"vendor{i}.com/gpu") for i in range(3)),

@@ -8,6 +8,7 @@ from gpucdi.api.conditions import Condition, ConditionStatus
 from gpucdi.api.intent import Hold, Intent, NameRequest, NameStrategy, RepairMode
 from gpucdi.api.names import GROUP, KIND_STATUS, PLURAL_STATUS, VERSION
 from gpucdi.api.status import (
+    EngineStatus,
     FileStatus,
     GpuDevice,
     GpuStatus,
@@ -29,6 +30,7 @@ __all__ = [
     "VERSION",
     "Condition",
     "ConditionStatus",
+    "EngineStatus",
     "FileStatus",
     "GpuDevice",
     "GpuStatus",

@@ -68,8 +68,28 @@ class GpuStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """One engine's own (native) CDI injection: whether it takes place, reading what.
+
+    ``cdi_enabled`` is ``None`` where the version that decides the default is not known.
+    """
+
+    name: str
+    version: str = ""
+    cdi_enabled: bool | None = None
+    spec_dirs: tuple[str, ...] = ()
+    library: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerStatus:
-    """One runtime handler: who runs, configured where, in which mode, reading what."""
+    """One runtime handler: who runs, configured where, in which mode, reading what.
+
+    ``pod_annotations`` are the globs of the Pod annotations that the engine hands to the runtime,
+    ``annotation_prefixes`` those in which the runtime looks for devices. ``accept_env`` tells
+    whether it takes NVIDIA_VISIBLE_DEVICES from unprivileged containers too, ``accept_mounts``
+    whether it takes requests by mount; both are ``None`` for what is no NVIDIA runtime.
+    """
 
     name: str
     engine: str = ""
@@ -82,6 +102,11 @@ class HandlerStatus:
     library: str = ""
     is_default: bool = False
     is_nvidia: bool | None = None
+    driver_root: str = ""
+    annotation_prefixes: tuple[str, ...] = ()
+    pod_annotations: tuple[str, ...] = ()
+    accept_env: bool | None = None
+    accept_mounts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +183,7 @@ class NodeStatus:
     mode: str = ""
     hold: Hold | None = None
     gpus: GpuStatus = field(default_factory=GpuStatus)
+    engines: tuple[EngineStatus, ...] = ()
     handlers: tuple[HandlerStatus, ...] = ()
     kinds: tuple[KindStatus, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -172,6 +198,10 @@ class NodeStatus:
     def kind(self, name: str) -> KindStatus | None:
         """Return the status of the kind ``name``."""
         return next((kind for kind in self.kinds if kind.kind == name), None)
+
+    def engine(self, name: str) -> EngineStatus | None:
+        """Return the engine of that name."""
+        return next((engine for engine in self.engines if engine.name == name), None)
 
     def handler(self, name: str) -> HandlerStatus | None:
         """Return the handler of that name; the empty name is the engine's default handler."""

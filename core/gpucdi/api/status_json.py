@@ -1,4 +1,4 @@
-"""``GpuCdiStatus.status`` from and to JSON.
+"""``GpuCdiStatus.status`` from and to JSON: owns field names and bounds, not how values come about.
 
 Sizes are bounded here, once: long name lists are cut to :data:`NAMES_SHOWN` with the full count
 beside them, so that a node with 16 GPUs of 7 MIG instances stays below 32 KB.
@@ -13,6 +13,7 @@ from gpucdi.api.conditions import Condition
 from gpucdi.api.fields import Json
 from gpucdi.api.intent import Hold
 from gpucdi.api.status import (
+    EngineStatus,
     FileStatus,
     GpuDevice,
     GpuStatus,
@@ -30,7 +31,9 @@ from gpucdi.findings import Cause, Finding, Severity, Who
 NAMES_SHOWN = 16
 FINDINGS_SHOWN = 24
 REPAIRS_SHOWN = 10
-TEXT_LIMIT = 1024
+ENGINES_SHOWN = 8
+LISTED = 16
+TEXT_LIMIT = 960
 SUMMARY_LIMIT = 128
 
 
@@ -45,6 +48,7 @@ def read_status(source: object) -> NodeStatus:
         mode=fields.text(source, "mode"),
         hold=_read_hold(hold),
         gpus=_read_gpus(fields.mapping(source, "gpus")),
+        engines=tuple(_read_engine(item) for item in fields.objects(source, "engines")),
         handlers=tuple(_read_handler(item) for item in fields.objects(source, "handlers")),
         kinds=tuple(_read_kind(item) for item in fields.objects(source, "kinds")),
         findings=tuple(_read_finding(item) for item in fields.objects(source, "findings")),
@@ -73,6 +77,7 @@ def write_status(status: NodeStatus) -> dict[str, Json]:
             **_summary_of_runtimes(status.handlers),
         },
         gpus=_write_gpus(status.gpus),
+        engines=[_write_engine(engine) for engine in status.engines[:ENGINES_SHOWN]],
         handlers=[_write_handler(handler) for handler in status.handlers],
         kinds=[_write_kind(kind) for kind in status.kinds],
         findings=[_write_finding(finding) for finding in status.findings[:FINDINGS_SHOWN]],
@@ -125,14 +130,13 @@ def _read_gpus(source: Mapping[str, object]) -> GpuStatus:
 
 
 def _read_gpu(source: Mapping[str, object]) -> GpuDevice:
-    enabled = source.get("migEnabled")
     return GpuDevice(
         uuid=fields.text(source, "uuid"),
         index=fields.optional_integer(source, "index"),
         minor=fields.optional_integer(source, "minor"),
         pci=fields.text(source, "pci"),
         model=fields.text(source, "model"),
-        mig_enabled=enabled if isinstance(enabled, bool) else None,
+        mig_enabled=_yes_no(source, "migEnabled"),
         mig=tuple(
             MigDevice(
                 uuid=fields.text(item, "uuid"),
@@ -173,8 +177,32 @@ def _write_gpus(gpus: GpuStatus) -> dict[str, Json]:
     )
 
 
+def _read_engine(source: Mapping[str, object]) -> EngineStatus:
+    return EngineStatus(
+        name=fields.text(source, "name"),
+        version=fields.text(source, "version"),
+        cdi_enabled=_yes_no(source, "cdiEnabled"),
+        spec_dirs=fields.texts(source, "specDirs"),
+        library=fields.text(source, "library"),
+    )
+
+
+def _write_engine(engine: EngineStatus) -> dict[str, Json]:
+    return fields.compact(
+        name=engine.name,
+        version=engine.version,
+        cdiEnabled=engine.cdi_enabled,
+        specDirs=list(engine.spec_dirs[:LISTED]),
+        library=engine.library,
+    )
+
+
+def _yes_no(source: Mapping[str, object], key: str) -> bool | None:
+    found = source.get(key)
+    return found if isinstance(found, bool) else None
+
+
 def _read_handler(source: Mapping[str, object]) -> HandlerStatus:
-    nvidia = source.get("nvidia")
     return HandlerStatus(
         name=fields.text(source, "name"),
         engine=fields.text(source, "engine"),
@@ -186,7 +214,12 @@ def _read_handler(source: Mapping[str, object]) -> HandlerStatus:
         spec_dirs=fields.texts(source, "specDirs"),
         library=fields.text(source, "library"),
         is_default=fields.boolean(source, "default"),
-        is_nvidia=nvidia if isinstance(nvidia, bool) else None,
+        is_nvidia=_yes_no(source, "nvidia"),
+        driver_root=fields.text(source, "driverRoot"),
+        annotation_prefixes=fields.texts(source, "annotationPrefixes"),
+        pod_annotations=fields.texts(source, "podAnnotations"),
+        accept_env=_yes_no(source, "acceptEnv"),
+        accept_mounts=_yes_no(source, "acceptMounts"),
     )
 
 
@@ -203,6 +236,11 @@ def _write_handler(handler: HandlerStatus) -> dict[str, Json]:
         library=handler.library,
         default=handler.is_default or None,
         nvidia=handler.is_nvidia,
+        driverRoot=handler.driver_root,
+        annotationPrefixes=list(handler.annotation_prefixes[:LISTED]),
+        podAnnotations=list(handler.pod_annotations[:LISTED]),
+        acceptEnv=handler.accept_env,
+        acceptMounts=handler.accept_mounts,
     )
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpucdi.api.intent import Intent
-from gpucdi.cdi import Library, Reader, Registry, reader_library
+from gpucdi.cdi import DEFAULT_SPEC_DIRS, Library, Reader, Registry, reader_library
 from gpucdi.engines import Engine, discover_engines
+from gpucdi.engines.model import EngineName
+from gpucdi.engines.versions import release
 from gpucdi.findings import Finding
 from gpucdi.host import HostTree
 from gpucdi.node.inventory import Inventory
@@ -86,6 +88,17 @@ def observe(
     )
 
 
+def native_dirs(engine: Engine) -> tuple[str, ...]:
+    """Return the directories that the engine's own injection really reads.
+
+    Podman knows ``cdi_spec_dirs`` of containers.conf for long and obeys it from 5.5.0 on only
+    (containers/podman pull request 25717; containers/common issue 2391).
+    """
+    version = release(engine.version.value)
+    is_deaf = engine.name is EngineName.PODMAN and version is not None and version < (5, 5, 0)
+    return DEFAULT_SPEC_DIRS if is_deaf else engine.spec_dirs.value
+
+
 @dataclass(frozen=True, slots=True)
 class _Claim:
     program: str
@@ -102,7 +115,7 @@ def _claims(engines: Iterable[Engine], runtimes: Iterable[HandlerRuntime]) -> It
             yield _Claim(TOOLKIT, version, dirs, runtime.handler.name)
     for engine in engines:
         if engine.cdi_enabled.value is not False:
-            yield _Claim(engine.name.value, engine.version.value, engine.spec_dirs.value)
+            yield _Claim(engine.name.value, engine.version.value, native_dirs(engine))
 
 
 def _readers(

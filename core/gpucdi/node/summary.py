@@ -9,6 +9,7 @@ from gpucdi.api import names
 from gpucdi.api.conditions import Condition, ConditionStatus, stamp
 from gpucdi.api.intent import Hold, RepairMode
 from gpucdi.api.status import (
+    EngineStatus,
     HandlerStatus,
     KindStatus,
     MissingNames,
@@ -17,9 +18,10 @@ from gpucdi.api.status import (
     RepairRecord,
 )
 from gpucdi.cdi import reader_library
+from gpucdi.engines import Engine
 from gpucdi.findings import Cause, Finding, Severity
 from gpucdi.node.assessment import Assessment, KindAssessment
-from gpucdi.node.observation import TOOLKIT
+from gpucdi.node.observation import TOOLKIT, native_dirs
 from gpucdi.toolkit import HandlerRuntime
 
 _MESSAGE_NAMES = 3
@@ -55,6 +57,7 @@ def node_status(
         mode=context.mode.value,
         hold=context.hold,
         gpus=assessment.observation.inventory.gpus,
+        engines=tuple(_engine(engine) for engine in assessment.observation.engines),
         handlers=tuple(_handler(runtime) for runtime in assessment.observation.runtimes),
         kinds=tuple(kind_status(kind) for kind in assessment.kinds),
         findings=tuple(sorted(findings, key=_severity_rank)),
@@ -105,6 +108,18 @@ def _state(
     return NodeState.RESOLVED
 
 
+def _engine(engine: Engine) -> EngineStatus:
+    version = engine.version.value
+    library = reader_library(engine.name.value, version) if version else None
+    return EngineStatus(
+        name=engine.name.value,
+        version=version or "",
+        cdi_enabled=engine.cdi_enabled.value,
+        spec_dirs=native_dirs(engine),
+        library=str(library) if library else "",
+    )
+
+
 def _handler(runtime: HandlerRuntime) -> HandlerStatus:
     toolkit = runtime.toolkit
     version = toolkit.version.value if toolkit else None
@@ -122,6 +137,11 @@ def _handler(runtime: HandlerRuntime) -> HandlerStatus:
         library=str(library) if library else "",
         is_default=runtime.handler.is_default,
         is_nvidia=runtime.is_nvidia,
+        driver_root=config.driver_root.value if config else "",
+        annotation_prefixes=config.annotation_prefixes.value if config else (),
+        pod_annotations=runtime.handler.pod_annotations,
+        accept_env=config.accept_envvar_when_unprivileged.value if config else None,
+        accept_mounts=config.accept_volume_mounts.value if config else None,
     )
 
 
