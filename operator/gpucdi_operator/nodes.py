@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from gpucdi.api import GROUP, KIND_STATUS, VERSION, Condition, NameRequest
 from gpucdi.api.names import NODE_CONDITION, OPERATOR_MANAGER
-from gpucdi_kube import Clock, KubeApi, KubeObject, paths
+from gpucdi_kube import Clock, KubeApi, KubeError, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
-from gpucdi_kube.errors import Conflict, NotFound
+from gpucdi_kube.errors import NotFound
 from gpucdi_operator import decide
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
@@ -74,8 +74,9 @@ class NodeReconciler:
             answer = await self.api.apply(
                 paths.gpu_cdi_status_status(name), body, field_manager=OPERATOR_MANAGER, force=True
             )
-        except (NotFound, Conflict):
-            # Gone or made anew; the next look counts again.
+        except KubeError as error:
+            # Gone, made anew, or refused: no reason to leave the other nodes uncounted.
+            log("Pods at risk not shown", 30, node=name, error=str(error))
             return
         self.store.put_status(StatusRecord.of(answer))
 

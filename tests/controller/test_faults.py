@@ -99,7 +99,7 @@ async def test_a_refused_write_for_one_node_does_not_stop_the_others(
         await eventually(lambda: all(scene.condition(f"n{number}") for number in range(1, 5)))
         await asyncio.sleep(1)
     assert scene.condition("n0") is None
-    refused = [entry for entry in api.requests("apply") if entry.code == 403]
+    refused = [entry for entry in api.requests("apply", plural="nodes") if entry.code == 403]
     assert len(refused) == 1
 
 
