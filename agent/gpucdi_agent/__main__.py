@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 FOUND_PROBLEMS = 1
@@ -49,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     from gpucdi_agent.foreground import inspect  # noqa: PLC0415 - as above
 
-    return inspect(options.root, options.output, options.node_name)
+    return inspect(options.root, options.output, options.node_name, ask_nvml=not options.no_nvml)
 
 
 def _repair(options: argparse.Namespace) -> int:
@@ -64,7 +65,19 @@ def _revert(options: argparse.Namespace) -> int:
     return revert(options.root, options.output, dry_run=options.dry_run)
 
 
-_COMMANDS = {"run": _run, "inspect": _inspect, "repair": _repair, "revert": _revert}
+def _capture(options: argparse.Namespace) -> int:
+    from gpucdi_agent.capturing import capture  # noqa: PLC0415 - as above
+
+    return capture(options.host_root, options.output)
+
+
+_COMMANDS = {
+    "capture": _capture,
+    "run": _run,
+    "inspect": _inspect,
+    "repair": _repair,
+    "revert": _revert,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,15 +88,19 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="watch this node until ended"))
     inspect = commands.add_parser("inspect", help="look once and print; changes nothing")
-    _add_root(inspect)
+    _add_root(inspect, _tree, "a host's root, or a captured node: folder or archive (default: /)")
     inspect.add_argument("-o", "--output", choices=("table", "yaml", "json"), default="table")
     inspect.add_argument("--node-name", help="the name to print (default: this machine's)")
+    inspect.add_argument(
+        "--no-nvml", action="store_true", help="count the GPUs as the kernel module lists them"
+    )
+    _add_capture(commands.add_parser("capture", help="collect what verdicts rest on; reads only"))
     repair = commands.add_parser("repair", help="one repair in the foreground")
-    _add_root(repair)
+    _add_root(repair, _folder, _FOLDER)
     repair.add_argument("--generator", metavar="PROGRAM", help="run this in place of nvidia-ctk")
     _add_change(repair)
     revert = commands.add_parser("revert", help="remove every file that gpucdi wrote")
-    _add_root(revert)
+    _add_root(revert, _folder, _FOLDER)
     _add_change(revert)
     return parser
 
@@ -92,7 +109,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node-name", help="the Node's name (default: $NODE_NAME, else this host's)"
     )
-    parser.add_argument("--host-root", type=_absolute, default=Path("/"), metavar="DIR")
+    parser.add_argument("--host-root", type=_folder, default=Path("/"), metavar="DIR")
     parser.add_argument("--state-dir", default="/var/lib/gpucdi", metavar="HOST-PATH")
     parser.add_argument(
         "--observe", action="store_true", help="never write, whatever the spec says"
@@ -105,13 +122,29 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-api", action="store_true", help="work without an API server")
 
 
-def _add_root(parser: argparse.ArgumentParser) -> None:
+_FOLDER = "a host's root or the folder of a captured tree (default: /)"
+
+
+def _add_root(
+    parser: argparse.ArgumentParser, of_text: Callable[[str], Path], meaning: str
+) -> None:
+    parser.add_argument("--root", type=of_text, default=Path("/"), metavar="TREE", help=meaning)
+
+
+def _add_capture(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--root",
-        type=_absolute,
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE.tar.gz",
+        help="where to write it; /dev/stdout for a pipe",
+    )
+    parser.add_argument(
+        "--host-root",
+        type=_folder,
         default=Path("/"),
         metavar="DIR",
-        help="a host's root or a captured tree (default: /)",
+        help="where the node's root is mounted (default: /)",
     )
 
 
@@ -120,12 +153,25 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
 
 
-def _absolute(text: str) -> Path:
-    # Links stay as they are: /proc/PID/root leads somewhere else than its text says.
-    path = Path(os.path.abspath(text))  # noqa: PTH100 - Path.absolute keeps the dots
+def _tree(text: str) -> Path:
+    path = _absolute(text)
+    return path if path.is_file() else _folder(text)
+
+
+def _folder(text: str) -> Path:
+    path = _absolute(text)
+    if path.is_file():
+        raise argparse.ArgumentTypeError(
+            f"{text} is a file; archives can only be inspected, so unpack it into a folder first"
+        )
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is no directory")
     return path
+
+
+def _absolute(text: str) -> Path:
+    # Links stay as they are: /proc/PID/root leads somewhere else than its text says.
+    return Path(os.path.abspath(text))  # noqa: PTH100 - Path.absolute keeps the dots
 
 
 def _address(text: str) -> tuple[str, int]:

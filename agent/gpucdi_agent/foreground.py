@@ -13,14 +13,17 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gpucdi.api import Intent, NodeState, RepairMode
 from gpucdi.api.names import STATE_DIRECTORY
+from gpucdi.capture import ArchiveError, open_tree
 from gpucdi.host import HostTree
 from gpucdi.programs import CapturedPrograms
+from gpucdi.toolkit import rows_of
 from gpucdi_agent.commands import HostRunner
 from gpucdi_agent.files import RealFiles
 from gpucdi_agent.generator import CtkGenerator
@@ -28,18 +31,44 @@ from gpucdi_agent.inventory import find_library
 from gpucdi_agent.nvml import NvmlChild
 from gpucdi_agent.passes import NodePass, PassResult, Surroundings
 from gpucdi_agent.programs import LivePrograms
-from gpucdi_agent.show import FORMATS, as_object, as_table, plan_lines
+from gpucdi_agent.show import as_json, as_object, as_table, as_yaml, plan_lines
 from gpucdi_agent.state import StateStore
 from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction
 
-FINE, PROBLEMS = 0, 1
+FINE, PROBLEMS, USAGE = 0, 1, 2
 
 
-def inspect(root: Path, output: str, node_name: str | None) -> int:
-    """Print what a pass sees; nothing is written."""
-    result = NodePass(_surroundings(root)).run(Intent())
-    _print(FORMATS.get(output, as_table)(result.status, node_name or _name(root)))
+def inspect(root: Path, output: str, node_name: str | None, *, ask_nvml: bool = True) -> int:
+    """Print what a pass sees; nothing is written. ``root`` may be an archive of a captured node.
+
+    Without ``ask_nvml`` the GPUs are those that the kernel module lists, as in a captured tree.
+    """
+    with ExitStack() as stack:
+        try:
+            host = stack.enter_context(open_tree(root))
+        except (ArchiveError, OSError) as error:
+            sys.stderr.write(f"gpucdi-agent: {error}\n")
+            return USAGE
+        if host.capture.problem is not None:
+            sys.stderr.write(f"gpucdi-agent: {host.capture.problem}; mend or remove it\n")
+            return USAGE
+        surroundings = _surroundings(host)
+        if not ask_nvml:
+            surroundings = replace(surroundings, nvml=None)
+        result = NodePass(surroundings).run(Intent())
+    _print(_inspected(result, node_name or _name(root), output))
     return FINE if result.status.state is NodeState.RESOLVED else PROBLEMS
+
+
+def _inspected(result: PassResult, node_name: str, output: str) -> str:
+    if output == "table":
+        return as_table(result.status, node_name)
+    rows = rows_of(result.observation.engines, result.observation.runtimes)
+    document = {
+        **as_object(result.status, node_name),
+        "handlerTable": [row.as_json() for row in rows],
+    }
+    return as_json(document) if output == "json" else as_yaml(document)
 
 
 def repair(root: Path, generator: str | None, output: str, *, dry_run: bool) -> int:
@@ -53,15 +82,14 @@ def revert(root: Path, output: str, *, dry_run: bool) -> int:
 
 
 def _act(root: Path, mode: RepairMode, output: str, *, generator: str | None, dry_run: bool) -> int:
-    surroundings = _writing(_surroundings(root), root, generator, dry_run=dry_run)
+    surroundings = _writing(_surroundings(HostTree(root)), root, generator, dry_run=dry_run)
     result = NodePass(surroundings, dry_run=dry_run).run(Intent(mode=mode))
     _print(_report(result, _name(root), output))
     bad = any(record.result in {FAILED, ROLLED_BACK} for record in result.records)
     return PROBLEMS if bad or result.plan.refusals else FINE
 
 
-def _surroundings(root: Path) -> Surroundings:
-    host = HostTree(root)
+def _surroundings(host: HostTree) -> Surroundings:
     live = host.is_live
     return Surroundings(
         host=host,
@@ -130,7 +158,9 @@ def _print(text: str) -> None:
 
 
 def _name(root: Path) -> str:
-    return os.uname().nodename if root == Path("/") else root.name
+    if root == Path("/"):
+        return os.uname().nodename
+    return root.name.removesuffix(".tgz").removesuffix(".tar.gz")
 
 
 def _now() -> str:

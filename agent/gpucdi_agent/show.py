@@ -6,7 +6,7 @@ Owns: the layout of ``inspect``'s table. Must not know: how the status came abou
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import yaml
 
@@ -37,17 +37,14 @@ def as_object(status: NodeStatus, node_name: str) -> dict[str, Json]:
     }
 
 
-def as_json(status: NodeStatus, node_name: str) -> str:
-    """Return the API object as JSON with sorted keys, so that equal statuses are equal text."""
-    return json.dumps(as_object(status, node_name), indent=2, sort_keys=True)
+def as_json(document: Mapping[str, object]) -> str:
+    """Return a document as JSON with sorted keys, so that equal ones are equal text."""
+    return json.dumps(document, indent=2, sort_keys=True)
 
 
-def as_yaml(status: NodeStatus, node_name: str) -> str:
-    """Return the API object as YAML."""
-    return yaml.safe_dump(as_object(status, node_name), sort_keys=True, allow_unicode=True).rstrip()
-
-
-FORMATS: dict[str, Callable[[NodeStatus, str], str]] = {"json": as_json, "yaml": as_yaml}
+def as_yaml(document: Mapping[str, object]) -> str:
+    """Return a document as YAML."""
+    return yaml.safe_dump(dict(document), sort_keys=True, allow_unicode=True).rstrip()
 
 
 def as_table(status: NodeStatus, node_name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from gpucdi.cdi import Reader
 from gpucdi.host import CAPTURE_NAME, FileKind, HostTree
 from gpucdi.programs import CapturedPrograms, EngineProcess, Programs
 from gpucdi.toolkit import handler_rows, reader_of
+from gpucdi.toolkit.locate import is_program
 
 REPOSITORY = Path(__file__).parents[2]
 TREES = [
@@ -126,6 +128,15 @@ def test_modes_devices_and_programs_are_facts_beside_the_files(tmp_path: Path) -
     assert found.executables == {"/program"}
 
 
+def test_a_file_that_is_stated_to_be_no_program_is_none(tmp_path: Path) -> None:
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+    assert is_program(HostTree(tmp_path), "/program")
+    (tmp_path / CAPTURE_NAME).write_text(json.dumps({"modes": {"/program": "0644"}}))
+    assert not is_program(HostTree(tmp_path), "/program")
+    found = taken(tmp_path, lambda host: host.exists("/program"))
+    assert found.modes == {"/program": 0o644}
+
+
 class Running:
     """An engine with a command line and an environment."""
 
@@ -134,7 +145,8 @@ class Running:
 
     def engine(self, name: str) -> EngineProcess | None:
         environment = {"XDG_CONFIG_HOME": "/x", "REGISTRY_PASSWORD": "hunter2"}
-        return EngineProcess("2.2.7", (name, "-c", "/c.toml"), environment)
+        proxy = "--http-proxy=http://me:hunter2@proxy:3128"
+        return EngineProcess("2.2.7", (name, "-c", "/c.toml", proxy), environment)
 
 
 def test_the_running_engine_is_captured_without_its_secrets(tmp_path: Path) -> None:
@@ -147,7 +159,9 @@ def test_the_running_engine_is_captured_without_its_secrets(tmp_path: Path) -> N
     with open_tree(tmp_path / "out.tar.gz") as again:
         programs = CapturedPrograms.of(again)
         assert programs.engine("containerd") == EngineProcess(
-            "2.2.7", ("containerd", "-c", "/c.toml"), {"XDG_CONFIG_HOME": "/x"}
+            "2.2.7",
+            ("containerd", "-c", "/c.toml", "--http-proxy=http://REDACTED@proxy:3128"),
+            {"XDG_CONFIG_HOME": "/x"},
         )
         assert programs.version_output("/bin/x") == "version of /bin/x"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gpucdi.capture.record import Record, RecordingPrograms, RecordingTree, kept_environment
 from gpucdi.capture.redact import redacted
 from gpucdi.host import CAPTURE_NAME, FileKind, FileStat, HostTree
-from gpucdi.programs import Programs
+from gpucdi.programs import EngineProcess, Programs
 
 FILE_LIMIT_BYTES = 4 * 1024 * 1024
 TOTAL_LIMIT_BYTES = 64 * 1024 * 1024
@@ -64,7 +64,7 @@ class Capture:
             },
             "processes": {
                 name: {
-                    "arguments": None if process.arguments is None else list(process.arguments),
+                    "arguments": _arguments(process),
                     "environment": kept_environment(process.environment),
                 }
                 for name, process in sorted(self.record.engines.items())
@@ -72,6 +72,12 @@ class Capture:
             "readAsUid": self.read_as_uid,
             "omitted": self.omitted,
         }
+
+
+def _arguments(process: EngineProcess) -> list[str] | None:
+    if process.arguments is None:
+        return None
+    return [redacted(each.encode()).decode() for each in process.arguments]
 
 
 def _device(path: str, found: FileStat) -> dict[str, object]:
@@ -131,7 +137,11 @@ class _Keeper:
             self.capture.devices[place] = found
         elif found.kind is FileKind.FILE:
             self._keep_file(place, found, with_content=with_content)
-        if found.mode != _USUAL_MODES.get(found.kind, found.mode):
+        # Whether a file is a program is told by its mode; a tree without modes is taken leniently.
+        is_certain = found.kind is FileKind.FILE and (
+            self.host.is_live or place in self.host.capture.modes
+        )
+        if is_certain or found.mode != _USUAL_MODES.get(found.kind, found.mode):
             self.capture.modes[place] = found.mode
 
     def keep_entries(self, path: str) -> None:

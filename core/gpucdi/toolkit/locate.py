@@ -24,15 +24,16 @@ SEARCH_PATH = (
 def is_program(host: HostTree, path: str) -> bool:
     """Tell whether ``path`` leads to an executable regular file.
 
-    A captured tree may have lost its modes: there any regular file counts, and so does a program of
-    which it carries the version output only.
+    A captured tree may have lost its modes: there any regular file counts unless the tree states its
+    mode, and so does a program of which it carries the version output only.
     """
     try:
         found = host.stat(path)
     except OSError:
         return host.realpath(path) in host.capture.programs
     executable = bool(found.mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH))
-    return found.kind is FileKind.FILE and (executable or not host.is_live)
+    certain = host.is_live or host.realpath(path) in host.capture.modes
+    return found.kind is FileKind.FILE and (executable or not certain)
 
 
 def locate(host: HostTree, name: str, directories: Iterable[str] = SEARCH_PATH) -> str | None:
