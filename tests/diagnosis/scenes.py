@@ -1,12 +1,13 @@
 """Scenes for the diagnosis: a captured node that differs from the first incident's where told to.
 
-A scene is declared as data (in a case's YAML or in a test): files to write and to remove, modes,
-the user that reads, the GPUs.
+A scene is declared as data (in a case's YAML or in a test): files to write, to change and to
+remove, device nodes, modes, the user that reads, the GPUs.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,8 @@ class Scene:
     toolkit_version: str | None = None
     read_as_uid: int = 0
     rename_gpu: str | None = None
+    replace: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    device_numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     gpus: GpuStatus = c00.GPUS
 
 
@@ -44,14 +47,20 @@ def build(scene: Scene, place: Path) -> HostTree:
     """Copy the node and change what the scene says."""
     root = c00.copy(place).root
     for path in scene.remove:
-        (root / path.lstrip("/")).unlink()
+        target = root / path.lstrip("/")
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
     for path, content in scene.files.items():
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content, encoding="utf-8")
+    for path, (old, new) in scene.replace.items():
+        content = (root / path.lstrip("/")).read_text(encoding="utf-8")
+        assert old in content, f"{path} has no {old}"
+        (root / path.lstrip("/")).write_text(content.replace(old, new), encoding="utf-8")
     if scene.rename_gpu:
         _rename(root, c00.UUIDS[0], scene.rename_gpu)
     capture = json.loads((root / CAPTURE_NAME).read_text(encoding="utf-8"))
+    capture["devices"] = _numbered(capture["devices"], scene.device_numbers)
     capture |= {"modes": dict(scene.modes), "readAsUid": scene.read_as_uid}
     capture["engines"] = capture.get("engines", {}) | dict(scene.engines)
     if scene.toolkit_version:
@@ -61,6 +70,18 @@ def build(scene: Scene, place: Path) -> HostTree:
         }
     (root / CAPTURE_NAME).write_text(json.dumps(capture), encoding="utf-8")
     return HostTree(root)
+
+
+def _numbered(
+    devices: list[dict[str, object]], numbers: Mapping[str, Sequence[int]]
+) -> list[dict[str, object]]:
+    """Give nodes other numbers, make new ones, and take away those without a number."""
+    kept = [device for device in devices if device["path"] not in numbers]
+    return kept + [
+        {"path": path, "type": "c", "major": pair[0], "minor": pair[1], "mode": "0666"}
+        for path, pair in numbers.items()
+        if pair
+    ]
 
 
 def look(scene: Scene, place: Path, failures: Sequence[Failure] = ()) -> NodeStatus:

@@ -121,7 +121,7 @@ def test_markdown_can_be_pasted_into_a_ticket() -> None:
     [
         ((), b"", "nothing to explain"),
         (("/nowhere/pod.yaml",), b"", "cannot be read"),
-        (("--root", "/nowhere"), TEXT.encode(), "is not a folder"),
+        (("--root", "/nowhere"), TEXT.encode(), "/nowhere"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_with_advice(

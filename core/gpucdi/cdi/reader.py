@@ -69,6 +69,15 @@ class Reader:
         return _Scan(self, host, overlay or {}).registry()
 
 
+def _gives_up_at_missing(library: Library) -> bool:
+    """Tell whether a missing directory ends the scan.
+
+    Released libraries before 0.5.1 do (issue 78, pull request 79 of the library). Of the commits
+    between releases that toolkits were built with it is not known.
+    """
+    return library < Library("0.5.1") and "-" not in library.text
+
+
 class _ScanAbortedError(Exception):
     """The library gives up here, without a word, and leaves all later directories unread."""
 
@@ -120,6 +129,8 @@ class _Scan:
             found = self.view.lstat(path)
         except OSError as error:
             if is_not_found(error):
+                if _gives_up_at_missing(self.library):
+                    raise _ScanAbortedError(DirectoryState.MISSING, "") from None
                 return DirectoryState.MISSING, ""
             raise _ScanAbortedError(_state_of(error), go_text(error)) from None
         if found.kind is not FileKind.DIRECTORY:

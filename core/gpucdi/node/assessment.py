@@ -7,15 +7,22 @@ near miss, and what is wrong with spec files as such. Must not know: what to wri
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpucdi.api.status import FileStatus, NearMiss
-from gpucdi.cdi import Unresolved, UnresolvedReason
+from gpucdi.cdi import Reader, Unresolved, UnresolvedReason
 from gpucdi.findings import Cause, Finding
 from gpucdi.host import HostTree, real_or_same
-from gpucdi.node.files import file_findings, kind_files, rejected_as_too_new
+from gpucdi.node.files import (
+    file_findings,
+    has_no_directory,
+    hidden_by_missing,
+    kind_files,
+    rejected_as_too_new,
+)
 from gpucdi.node.kinds import (
     ALL,
     DEVICE_PREFIXES,
@@ -24,7 +31,9 @@ from gpucdi.node.kinds import (
     is_nvidia,
     wanted_kinds,
 )
-from gpucdi.node.observation import NodeReader, Observation
+from gpucdi.node.mismatch import mismatch_findings
+from gpucdi.node.observation import ASSUMED_LIBRARY, NodeReader, Observation, unheeded_dirs
+from gpucdi.node.requests import request_findings
 
 # The order in which one cause is named for a whole kind or node: what hides others comes first.
 _RANK = (
@@ -127,6 +136,8 @@ def assess(observation: Observation, host: HostTree) -> Assessment:
         *observation.findings,
         *findings,
         *file_findings(observation, host, names),
+        *mismatch_findings(observation, host, names),
+        *request_findings(observation, host),
     )
     return Assessment(
         observation=observation,
@@ -216,6 +227,8 @@ def _cause(
     observation: Observation, host: HostTree, reader: NodeReader, name: str, why: Unresolved
 ) -> Cause:
     direct = _DIRECT.get(why.reason)
+    if direct is Cause.SPEC_DIR_NOT_READ and _is_hidden(reader, why):
+        return Cause.SPEC_DIR_MISSING
     if direct is not None:
         return direct
     if why.reason is UnresolvedReason.FILE_REJECTED:
@@ -225,20 +238,35 @@ def _cause(
     if _lies_elsewhere(observation, host, reader, name):
         return Cause.SPEC_DIR_NOT_READ
     if why.reason is UnresolvedReason.NO_SUCH_KIND:
-        return Cause.KIND_HAS_NO_SPEC
+        # Where one directory exists, somebody could have written the spec, and has not.
+        return Cause.SPEC_DIR_MISSING if has_no_directory(reader) else Cause.KIND_HAS_NO_SPEC
     return _lacking_cause(observation, reader, name)
+
+
+def _is_hidden(reader: NodeReader, why: Unresolved) -> bool:
+    places = {posixpath.dirname(path) for path in why.files}
+    return any(
+        hidden_by_missing(reader, each) and each.path in places
+        for each in reader.registry.directories
+    )
 
 
 def _lies_elsewhere(
     observation: Observation, host: HostTree, reader: NodeReader, qualified: str
 ) -> bool:
-    """Tell whether another reader has the name from a directory that this one does not read."""
+    """Tell whether the name is defined in a directory that this reader does not read.
+
+    Either another reader does, or an engine's configuration names it to no effect.
+    """
     read = {real_or_same(host, path) for path in reader.reader.effective_dirs}
     others = (other.registry.devices.get(qualified) for other in observation.readers)
-    return any(
+    if any(
         device is not None and real_or_same(host, device.file.directory) not in read
         for device in others
-    )
+    ):
+        return True
+    unheeded = tuple(path for engine in observation.engines for path in unheeded_dirs(engine))
+    return bool(unheeded) and qualified in Reader(unheeded, ASSUMED_LIBRARY).load(host).devices
 
 
 def _lacking_cause(observation: Observation, reader: NodeReader, qualified: str) -> Cause:

@@ -17,6 +17,7 @@ from gpucdi.cdi import (
     Library,
     LintFinding,
     LintRule,
+    SpecDirectory,
     SpecFile,
     decode_spec,
     lint_spec,
@@ -165,15 +166,57 @@ def _directories(observation: Observation) -> Iterator[Finding]:
     told: dict[tuple[str, DirectoryState], list[str]] = {}
     for reader in observation.readers:
         for directory in reader.registry.directories:
-            if directory.state in _DIRECTORY_TEXTS:
+            if directory.state in _DIRECTORY_TEXTS and not hidden_by_missing(reader, directory):
                 key = (directory.path, directory.state)
                 told.setdefault(key, []).append(reader.label)
+    yield from _missing_directories(observation)
     for (path, state), labels in told.items():
         yield Finding(
             cause=Cause.SPEC_DIR_NOT_READ,
             severity=Severity.WARNING,
             message=_DIRECTORY_TEXTS[state].format(who=", ".join(labels)),
             advice="make it a plain directory of mode 0755, or correct the list of spec directories",
+            who=Who.ADMIN,
+            file=path,
+        )
+
+
+def hidden_by_missing(reader: NodeReader, directory: SpecDirectory) -> bool:
+    """Tell whether a reader gave up before this directory because an earlier one is missing.
+
+    Libraries before 0.5.1 do (cncf-tags/container-device-interface issue 78).
+    """
+    return directory.state is DirectoryState.NOT_REACHED and any(
+        other.state is DirectoryState.MISSING and other.priority < directory.priority
+        for other in reader.registry.directories
+    )
+
+
+def has_no_directory(reader: NodeReader) -> bool:
+    """Tell whether none of a reader's directories exists."""
+    found = reader.registry.directories
+    return bool(found) and all(each.state is DirectoryState.MISSING for each in found)
+
+
+def _missing_directories(observation: Observation) -> Iterator[Finding]:
+    """Yield which missing directories matter; one among others that are read does not."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for reader in observation.readers:
+        directories = reader.registry.directories
+        hidden = [each.path for each in directories if hidden_by_missing(reader, each)]
+        missing = [each.path for each in directories if each.state is DirectoryState.MISSING]
+        if hidden:
+            text = f"does not exist, and {{who}} gives up there: {', '.join(hidden)} is not read"
+            told.setdefault((missing[0], text), []).append(reader.label)
+        elif has_no_directory(reader):
+            text = f"does not exist, nor does any other directory of {{who}} ({', '.join(missing)})"
+            told.setdefault((missing[-1], text), []).append(reader.label)
+    for (path, text), labels in told.items():
+        yield Finding(
+            cause=Cause.SPEC_DIR_MISSING,
+            severity=Severity.WARNING if "gives up" in text else Severity.INFO,
+            message=text.format(who=", ".join(labels)),
+            advice=f"make it: mkdir -p -m 0755 {path}",
             who=Who.ADMIN,
             file=path,
         )
@@ -192,7 +235,7 @@ _LINT_CAUSES = {
 
 
 def _lint(observation: Observation, host: HostTree, wanted: Collection[str]) -> Iterator[Finding]:
-    for file in _unique_files(observation):
+    for file in unique_files(observation):
         if file.spec is None or not is_nvidia(file.spec.kind):
             continue
         # One thing missing on the host is named by many devices; it is one finding.
@@ -207,14 +250,13 @@ def _lint_finding(
     file: SpecFile, kind: str, problems: list[LintFinding], wanted: Collection[str]
 ) -> Finding:
     first = problems[0]
-    owner = file_owner(file.path, kind)
     fails = first.fails and kind in wanted
     return Finding(
         cause=_LINT_CAUSES[first.rule],
         severity=Severity.ERROR if fails else Severity.WARNING,
         message=first.message,
-        advice=_RESTART.get(owner, "generate the file anew with the node's nvidia-ctk"),
-        who=Who.COMPONENT if owner in _RESTART else Who.ADMIN,
+        advice=advice_for(file.path, kind),
+        who=who_mends(file.path, kind),
         file=file.path,
         key=first.key,
         kind=kind,
@@ -222,7 +264,18 @@ def _lint_finding(
     )
 
 
-def _unique_files(observation: Observation) -> Iterable[SpecFile]:
+def advice_for(path: str, kind: str) -> str:
+    """Return the next step that has the file written anew."""
+    return _RESTART.get(file_owner(path, kind), "generate the file anew with the node's nvidia-ctk")
+
+
+def who_mends(path: str, kind: str) -> Who:
+    """Return whose step that is."""
+    return Who.COMPONENT if file_owner(path, kind) in _RESTART else Who.ADMIN
+
+
+def unique_files(observation: Observation) -> Iterable[SpecFile]:
+    """Return each file once, as a reader has it that accepts it, if one does."""
     found: dict[str, SpecFile] = {}
     for reader in observation.readers:
         for file in reader.registry.files:

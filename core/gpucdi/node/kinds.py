@@ -21,6 +21,8 @@ from gpucdi.node.observation import NodeReader, Observation
 
 ALL = "all"
 NONE = "none"
+# Written by the toolkit container with the one device `all`: every NVIDIA node of the host.
+MANAGEMENT_KIND = "management.nvidia.com/gpu"
 # Made in memory at container start; no file ever holds it.
 AUTOMATIC_KIND = "runtime.nvidia.com/gpu"
 FOREIGN_VENDORS = (

@@ -99,6 +99,12 @@ def native_dirs(engine: Engine) -> tuple[str, ...]:
     return DEFAULT_SPEC_DIRS if is_deaf else engine.spec_dirs.value
 
 
+def unheeded_dirs(engine: Engine) -> tuple[str, ...]:
+    """Return the directories that the engine's configuration names and the engine does not read."""
+    read = native_dirs(engine)
+    return tuple(path for path in engine.spec_dirs.value if path not in read)
+
+
 @dataclass(frozen=True, slots=True)
 class _Claim:
     program: str
