@@ -103,6 +103,19 @@ def test_links_are_kept_as_links_with_what_they_lead_to(tmp_path: Path) -> None:
         assert again.listdir("/var/run/cdi") == ["a.yaml"]
 
 
+def test_a_link_that_climbs_is_followed_below_a_root_that_is_a_link(tmp_path: Path) -> None:
+    (tmp_path / "node/etc").mkdir(parents=True)
+    (tmp_path / "node/usr").mkdir()
+    (tmp_path / "node/usr/release").write_text("x")
+    (tmp_path / "node/etc/release").symlink_to("../usr/release")
+    (tmp_path / "root").symlink_to("node")
+    found = taken(tmp_path / "root", lambda host: host.read("/etc/release"))
+    assert found.links == {"/etc/release": "../usr/release"}
+    write_archive(found, tmp_path / "out.tar.gz")
+    with open_tree(tmp_path / "out.tar.gz") as again:
+        assert again.read("/etc/release") == b"x"
+
+
 def test_a_circle_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
@@ -176,6 +189,14 @@ def test_a_file_beyond_the_bound_is_named_and_left_out(tmp_path: Path) -> None:
     found = taken(tmp_path, lambda host: host.read("/big"))
     assert found.files == {"/big": b""}
     assert found.omitted[0].startswith("/big: ")
+
+
+def test_of_a_large_program_only_that_it_is_there_counts(tmp_path: Path) -> None:
+    (tmp_path / "program").write_bytes(b"\x7fELF" + bytes(5 * 1024 * 1024))
+    (tmp_path / "program").chmod(0o755)
+    found = taken(tmp_path, lambda host: host.read("/program"))
+    assert (found.files, found.executables) == ({"/program": b""}, {"/program"})
+    assert found.omitted == []
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ def said(capsys: pytest.CaptureFixture[str]) -> Call:
 
     def run(program: Callable[[list[str]], int], *arguments: str) -> tuple[int, object]:
         code = program(list(arguments))
-        out = capsys.readouterr().out
+        out, err = capsys.readouterr()
+        assert code in {0, 1}, err
         return code, settled(json.loads(out)) if "json" in arguments else out
 
     return run

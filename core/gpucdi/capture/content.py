@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gpucdi.capture.record import Record, RecordingPrograms, RecordingTree, kept_environment
 from gpucdi.capture.redact import redacted
-from gpucdi.host import CAPTURE_NAME, FileKind, FileStat, HostTree
+from gpucdi.host import CAPTURE_NAME, FileKind, FileStat, FileTooLargeError, HostTree
 from gpucdi.programs import EngineProcess, Programs
 
 FILE_LIMIT_BYTES = 4 * 1024 * 1024
@@ -163,6 +163,9 @@ class _Keeper:
         while waiting:
             current = waiting.pop()
             for link in _prefixes(current):
+                if posixpath.basename(link) == "..":
+                    # No entry of its own; at the top it would even be the root itself.
+                    continue
                 place = posixpath.join(
                     self._real(posixpath.dirname(link)), posixpath.basename(link)
                 )
@@ -196,7 +199,9 @@ class _Keeper:
         try:
             content = redacted(self.host.read(place, FILE_LIMIT_BYTES))
         except OSError as error:
-            self._omit(place, error.strerror or str(error))
+            # A large program is a placeholder like any other program: no verdict rests on its bytes.
+            if not (isinstance(error, FileTooLargeError) and found.mode & 0o111):
+                self._omit(place, error.strerror or str(error))
             self.capture.files.setdefault(place, b"")
             return
         if b"\0" in content:
