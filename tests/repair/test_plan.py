@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,11 +113,57 @@ def test_a_second_pass_has_nothing_to_do(host: HostTree) -> None:
     assert plan(judged, host, (), {}).actions == ()
 
 
-def test_a_kind_without_any_file_goes_to_memory_with_all(host: HostTree) -> None:
-    host.outside("/var/run/cdi/management.nvidia.com-gpu.yaml").unlink()
+TOOLKIT_FILE = "/run/cdi/management.nvidia.com-gpu.yaml"
+
+
+@pytest.mark.parametrize("content", [None, b"kind: [", b"kind: management.nvidia.com/gpu\nx: 1\n"])
+def test_our_file_is_never_in_the_way_of_the_toolkits_when_it_comes_back(
+    host: HostTree, content: bytes | None
+) -> None:
+    toolkit_file = host.outside(TOOLKIT_FILE)
+    whole = toolkit_file.read_bytes()
+    toolkit_file.unlink()
+    if content is not None:
+        toolkit_file.write_bytes(content)
     action = written(planned(host))
-    assert action.path == "/run/cdi/gpucdi-management.nvidia.com-gpu.yaml"
-    assert "all" in names_in(action.content)
+    assert action.path == OWN
+    assert "all" not in names_in(action.content)
+    carry_out(host, planned(host))
+    toolkit_file.write_bytes(whole)
+    assert c00.judge(host).is_resolved
+
+
+@pytest.mark.parametrize(
+    "change", [lambda text: text[:600], lambda text: text.replace(b"management.", b"")]
+)
+def test_our_file_is_repaired_whatever_it_has_become_by_hand(
+    host: HostTree, change: Callable[[bytes], bytes]
+) -> None:
+    carry_out(host, planned(host))
+    path = host.outside(OWN)
+    path.write_bytes(change(path.read_bytes()))
+    made = planned(host)
+    assert [action.path for action in made.actions] == [OWN]
+    carry_out(host, made)
+    assert c00.judge(host).is_resolved
+
+
+def test_a_toolkit_that_is_away_takes_no_file_of_ours_away(host: HostTree) -> None:
+    carry_out(host, planned(host))
+    assert planned(c00.without_toolkit(host)).actions == ()
+
+
+def test_what_lies_where_our_file_would_go_sends_it_elsewhere(host: HostTree) -> None:
+    host.outside(OWN).mkdir()
+    assert written(planned(host)).path == "/run/cdi/gpucdi-management.nvidia.com-gpu.yaml"
+
+
+def test_a_directory_that_cannot_be_written_is_passed_over(host: HostTree) -> None:
+    judged = c00.judge(host)
+    requests = wanted(judged, host)
+    generated = {item.kind: c00.generated(NAMES) for item in requests}
+    made = plan(judged, host, requests, generated, unwritable={"/etc/cdi"})
+    assert written(made).path == "/run/cdi/gpucdi-management.nvidia.com-gpu.yaml"
 
 
 def test_a_name_that_a_foreigner_starts_to_define_leaves_our_file(host: HostTree) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from gpucdi.api import GpuDevice, GpuStatus, Intent, NodeStatus, RepairMode
 from gpucdi.cdi import ContainerEdits, Device, DeviceNode, Spec, dump_spec
-from gpucdi.host import HostTree
+from gpucdi.host import CAPTURE_NAME, HostTree
 from gpucdi.node import Assessment, Inventory, PassContext, assess, node_status, observe
 from gpucdi.programs import CapturedPrograms
 
@@ -33,6 +34,16 @@ def copy(to: Path) -> HostTree:
     """Copy the tree with its links as they are."""
     shutil.copytree(EXAMPLE, to, symlinks=True)
     return HostTree(to)
+
+
+def without_toolkit(host: HostTree) -> HostTree:
+    """Take the toolkit's folder away, as its container does at each start, and look anew."""
+    shutil.rmtree(host.outside("/usr/local/nvidia/toolkit"))
+    capture = host.root / CAPTURE_NAME
+    facts = json.loads(capture.read_text())
+    del facts["programs"]
+    capture.write_text(json.dumps(facts))
+    return HostTree(host.root)
 
 
 def judge(host: HostTree, inventory: Inventory | None = None, intent: Intent = AUTO) -> Assessment:

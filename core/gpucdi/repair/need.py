@@ -15,6 +15,7 @@ from gpucdi.api.names import OWN_FILE_PREFIX
 from gpucdi.cdi import NEWEST, Accepted, Registry, Spec, decode_spec, lint_spec
 from gpucdi.host import HostTree, real_or_same
 from gpucdi.node.assessment import Assessment, KindAssessment
+from gpucdi.node.kinds import ALL, MANAGEMENT_KIND
 from gpucdi.node.observation import NodeReader, Observation
 from gpucdi.node.owners import is_ours
 from gpucdi.repair.content import own_fingerprint
@@ -119,6 +120,9 @@ def targets(
 ) -> tuple[str, ...]:
     """Return the names that our file of ``kind`` should hold: expected, and nobody else's.
 
+    ``all`` of the management kind is the toolkit's alone: it stands for every NVIDIA device node
+    of the host, which no device that is generated per GPU has.
+
     A name that others define twice in one directory is lost to everybody, wherever else it is
     defined; no file of ours can bring it back, so it is no target.
     """
@@ -129,6 +133,7 @@ def targets(
         for name in expected
         if any(name not in registry.names_of(kind.kind) for registry in registries)
         and not any(f"{kind.kind}={name}" in registry.conflicts for registry in everywhere)
+        and not (name == ALL and kind.kind == MANAGEMENT_KIND)
     )
 
 

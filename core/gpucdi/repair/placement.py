@@ -7,14 +7,16 @@ the file should hold.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gpucdi.api.names import own_file_name
 from gpucdi.cdi import NEWEST, Accepted, Library, Registry, Spec, decode_spec
 from gpucdi.findings import Finding
-from gpucdi.host import HostTree, real_or_same
+from gpucdi.host import FileKind, HostTree, real_or_same
 from gpucdi.node.assessment import KindAssessment
 from gpucdi.node.observation import NodeReader, Observation
+from gpucdi.node.owners import is_ours
 from gpucdi.repair.actions import Plan, RemoveFile, WriteFile
 from gpucdi.repair.content import narrowed, own_content, sha256_text
 from gpucdi.repair.need import OwnFile, foreign_registries, spellings
@@ -22,7 +24,6 @@ from gpucdi.repair.refusals import refusal
 
 # Both ends of the library's releases: what a reader of unknown version may be.
 _EXTREMES = (Library("0.5.4"), NEWEST)
-_TEMPORARY = ("/run/", "/var/run/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,18 @@ class _Candidate:
 class PlanState:
     """The overlay that grows while kinds are planned, and what every reader saw at the start."""
 
-    def __init__(self, observation: Observation, host: HostTree, ours: tuple[OwnFile, ...]) -> None:
+    def __init__(
+        self,
+        observation: Observation,
+        host: HostTree,
+        ours: tuple[OwnFile, ...],
+        unwritable: Collection[str] = (),
+    ) -> None:
         self.observation = observation
         self.host = host
         self.ours = ours
+        self.unwritable = unwritable
+        self.written: set[str] = set()
         self.foreign = foreign_registries(observation, host, ours)
         self.overlay: dict[str, bytes | None] = {}
         self.actions: list[WriteFile | RemoveFile] = []
@@ -102,6 +111,10 @@ def place(state: PlanState, kind: KindAssessment, source: Source, names: tuple[s
     reasons: list[str] = []
     for directory in _directories(state, kind, source.ours):
         path = posixpath.join(directory, own_file_name(kind.kind))
+        blocked = _blocked(state, path)
+        if blocked is not None:
+            reasons.append(blocked)
+            continue
         for plain in (False, True):
             spec = narrowed(source.spec, kind.kind, names, plain=plain)
             content = own_content(spec, source.fingerprint)
@@ -119,29 +132,46 @@ def _directories(state: PlanState, kind: KindAssessment, ours: tuple[OwnFile, ..
     """Return the real directories that every asking reader reads, best first.
 
     Best is where our file already lies: to move it is a risk without a gain. Then where no foreign
-    file has the kind, below the foreign file's priority; then memory before disk, since what is
-    generated at boot need not outlive it.
+    file has the kind, below the foreign file's priority, lowest first. The components that write
+    these kinds return to the highest directory at their next start; a name that they then define
+    is theirs at once, whereas in one directory both definitions would be lost until we gave way.
     """
     present = {posixpath.dirname(file.path) for file in ours}
-    common: list[str] = []
-    for reader in kind.readers:
-        reals = [real_or_same(state.host, item) for item in reader.reader.effective_dirs]
-        common = [item for item in common if item in reals] if common else reals
+    common = _common_directories(state, kind)
     foreign = {
         real_or_same(state.host, posixpath.dirname(file.path))
         for registry in (state.foreign[reader.label] for reader in kind.readers)
         for file in registry.files
-        if isinstance(file.outcome, Accepted) and file.outcome.spec.kind == kind.kind
+        # A file that is rejected today is whole again tomorrow.
+        if kind.kind in {file.claimed_kind, file.spec.kind if file.spec else ""}
     }
     highest = max((common.index(item) for item in foreign if item in common), default=-1)
 
-    def rank(directory: str) -> tuple[bool, bool, bool, bool, int]:
+    def rank(directory: str) -> tuple[bool, bool, bool, int]:
         position = common.index(directory)
         above = bool(foreign) and position > highest
-        on_disk = not (directory + "/").startswith(_TEMPORARY)
-        return directory not in present, directory in foreign, above, on_disk, position
+        return directory not in present, directory in foreign, above, position
 
     return sorted(dict.fromkeys(common), key=rank)
+
+
+def _common_directories(state: PlanState, kind: KindAssessment) -> list[str]:
+    common: list[str] = []
+    for reader in kind.readers:
+        reals = [real_or_same(state.host, item) for item in reader.reader.effective_dirs]
+        common = [item for item in common if item in reals] if common else reals
+    return [item for item in common if item != "/" and item not in state.unwritable]
+
+
+def _blocked(state: PlanState, path: str) -> str | None:
+    """Say what of somebody else's lies where our file would go, ``None`` if nothing does."""
+    try:
+        found = state.host.lstat(path)
+    except OSError:
+        return None
+    if found.kind is not FileKind.FILE:
+        return f"a {found.kind.name.lower().replace('_', ' ')} lies at {path}"
+    return None if is_ours(state.host, path) else f"{path} is somebody else's: it lacks our mark"
 
 
 def _objection(state: PlanState, candidate: _Candidate) -> str | None:
@@ -181,7 +211,9 @@ def _accept(state: PlanState, candidate: _Candidate) -> None:
     for reader in candidate.kind.readers:
         state.targets[reader.label] |= candidate.qualified
     before = {item for file in candidate.ours for item in file.qualified}
-    here = next((file for file in candidate.ours if file.path == candidate.path), None)
+    # Whatever it has become by hand: it bears our mark.
+    here = next((file for file in state.ours if file.path == candidate.path), None)
+    state.written.add(candidate.path)
     if here is None or here.content != candidate.content:
         state.actions.append(
             WriteFile(

@@ -5,7 +5,7 @@ Owns: which names our file of each kind is to hold. Must not know: how a file is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from gpucdi.cdi import NEWEST, Accepted, Device, Spec, decode_spec, lint_spec
@@ -20,26 +20,32 @@ from gpucdi.repair.need import Generation, OwnFile, own_files, targets
 from gpucdi.repair.placement import PlanState, Source, place
 from gpucdi.repair.refusals import lacking, refusal, unsound, without_node
 
+# With these, a kind that nobody seems to ask for may be asked for: a configuration is not read, or
+# a handler's program is away, as it is while the toolkit is installed anew.
+_BLINDING = {Cause.CONFIG_UNREADABLE, Cause.HANDLER_MISSING}
+
 
 def plan(
     assessment: Assessment,
     host: HostTree,
     generations: Iterable[Generation],
     generated: Mapping[str, bytes | Finding],
+    *,
+    unwritable: Collection[str] = (),
 ) -> Plan:
     """Plan the repair of every managed kind, one after the other, each proven on the one before.
 
     ``generated`` holds, by kind, the generator's spec file or the finding that says why there is
-    none. Kinds that need no generation still lose what others define by now.
+    none. Kinds that need no generation still lose what others define by now. ``unwritable`` are
+    real directories that cannot be written, as earlier writes showed.
     """
     observation = assessment.observation
-    state = PlanState(observation, host, own_files(observation, host))
+    state = PlanState(observation, host, own_files(observation, host), unwritable)
     requests = {request.kind: request for request in generations}
     for kind in assessment.kinds:
         if kind.managed:
             _plan_kind(state, kind, requests.get(kind.kind), generated.get(kind.kind))
-    if not any(finding.cause is Cause.CONFIG_UNREADABLE for finding in assessment.findings):
-        # With a configuration unread, a kind that nobody seems to ask for may be asked for.
+    if not any(finding.cause in _BLINDING for finding in assessment.findings):
         _remove_unwanted(state, {kind.kind for kind in assessment.kinds if kind.managed})
     return state.finish()
 
@@ -47,7 +53,7 @@ def plan(
 def _remove_unwanted(state: PlanState, wanted: set[str]) -> None:
     for file in state.ours:
         kind = file.kind
-        if kind not in wanted:
+        if kind not in wanted and file.path not in state.written:
             state.given_up |= file.qualified
             state.remove(file, kind)
 
