@@ -11,6 +11,8 @@ import yaml
 from tests.cli.pages import printed, settled, shown
 from tests.cli.running import CHECKOUT, Run
 
+from gpucdi.capture import Capture
+
 PAGES = (
     "README.md",
     "CHANGELOG.md",
@@ -50,10 +52,25 @@ def test_every_link_to_a_file_leads_to_one(page: str) -> None:
     assert missing == []
 
 
-def test_the_page_on_predict_names_every_field(run: Run, c00: Path) -> None:
+def fields_of(heading: str) -> set[str]:
+    """Return the names in the first column of the last table below a heading of docs/predict.md."""
     page = (CHECKOUT / "docs/predict.md").read_text()
-    ran = run("predict", "-f", str(c00 / "pod.yaml"), "--root", str(c00), "-o", "json")
-    fields = set(json.loads(ran.out)["containers"][0])
-    table = page[page.index("| field |") :]
+    section = re.search(rf"^#+ {heading}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    table = section[1][section[1].rindex("|---|") :]
     first_cells = re.findall(r"^\| (`[^|]*)\|", table, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(first_cells))) == fields
+    return set(re.findall(r"`(\w+)`", " ".join(first_cells)))
+
+
+def test_the_page_on_predict_names_every_field(run: Run, c00: Path) -> None:
+    ran = run("predict", "-f", str(c00 / "pod.yaml"), "--root", str(c00), "-o", "json")
+    assert fields_of("gpucdi predict") == set(json.loads(ran.out)["containers"][0])
+
+
+def test_the_page_names_every_field_of_the_handler_table(run: Run, c00: Path) -> None:
+    ran = run("inspect", "--root", str(c00), "-o", "json")
+    assert fields_of("The handler table") == set(json.loads(ran.out)["handlerTable"][0])
+
+
+def test_the_page_names_every_fact_of_a_capture() -> None:
+    assert fields_of("Captured trees") == set(Capture().facts())
