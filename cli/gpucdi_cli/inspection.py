@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 
 import yaml
 from rich.console import Console
+from rich.text import Text
 
 from gpucdi.api import NodeState, write_status
-from gpucdi.toolkit import rows_of
+from gpucdi.toolkit import Suggestion, rows_of, suggest_edit
 from gpucdi_cli.chain import handler_chain
 from gpucdi_cli.console import make_console, rule
 from gpucdi_cli.drawing import (
@@ -27,6 +29,8 @@ from gpucdi_cli.drawing import (
 )
 from gpucdi_cli.node_look import NodeLook, look, open_tree
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
+
+SUGGESTED = ("mode", "default-kind")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--handler", metavar="NAME", help="draw what is behind one handler")
     parser.add_argument(
+        "--suggest",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="with --handler: the smallest edit of its config.toml that sets mode or default-kind; "
+        "shown, never applied",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         choices=("table", "yaml", "json"),
@@ -52,17 +64,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the node; exit 1 when it is not resolved."""
+    if arguments.suggest and (arguments.handler is None or arguments.output != "table"):
+        raise CliError("--suggest goes with --handler NAME and shows a diff for people")
+    wanted = _wanted(arguments.suggest)
     with open_tree(arguments.root) as host:
         node = look(host)
+        edits = _edits(node, arguments.handler, wanted) if wanted else []
     if arguments.output == "json":
         sys.stdout.write(json.dumps(as_document(node), indent=2) + "\n")
     elif arguments.output == "yaml":
         sys.stdout.write(yaml.safe_dump(as_document(node), sort_keys=False))
     elif arguments.handler is not None:
         show_handler(make_console(), node, arguments.handler)
+        if wanted:
+            show_edits(make_console(), edits)
     else:
         show(make_console(), node)
     return EXIT_FINE if node.status.state is NodeState.RESOLVED else EXIT_PROBLEM
+
+
+def _wanted(given: list[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in given]
+    for key, equals, value in pairs:
+        if key not in SUGGESTED or not equals or not value:
+            raise CliError(f"--suggest takes {' or '.join(f'{name}=VALUE' for name in SUGGESTED)}")
+    return {key: value for key, _, value in pairs}
+
+
+def _edits(node: NodeLook, name: str, wanted: Mapping[str, str]) -> list[Suggestion]:
+    """Return the edit of each file in force behind a handler; files that say so already have none."""
+    configs = {
+        runtime.config.file: runtime.config
+        for runtime in node.observation.runtimes
+        if runtime.handler.name == name and runtime.config is not None
+    }
+    mode, kind = wanted.get("mode"), wanted.get("default-kind")
+    edits = (
+        suggest_edit(node.host, config, mode=mode, default_kind=kind) for config in configs.values()
+    )
+    return [edit for edit in edits if edit is not None]
+
+
+def show_edits(console: Console, edits: list[Suggestion]) -> None:
+    """Print each edit as a diff that ``patch`` reads, and where it must be made to last."""
+    if not edits:
+        console.print(
+            "nothing to edit: no file, it says so already, or it cannot be edited faithfully"
+        )
+    for edit in edits:
+        console.print()
+        rule(console, f"suggested edit of {edit.file}; nothing is changed")
+        console.print(Text(edit.diff), end="")
+        if edit.lasting is not None:
+            console.print(edit.lasting)
 
 
 def as_document(node: NodeLook) -> dict[str, object]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import pytest
 import yaml
 from tests.cli.running import KIND, OTHER_UUID, UUID, Run
 
@@ -66,6 +68,37 @@ def test_an_unknown_handler_is_answered_with_those_there_are(run: Run, c00: Path
     ran = run("inspect", "--root", str(c00), "--handler", "kata")
     assert ran.code == 2
     assert "there are: runc, nvidia, nvidia-cdi, nvidia-legacy" in ran.err
+
+
+def test_a_suggested_edit_is_shown_as_a_diff_and_not_made(run: Run, copy: Path) -> None:
+    folder = copy / "usr/local/nvidia/toolkit/.config/nvidia-container-runtime"
+    before = (folder / "config.toml").read_text()
+    call = ("inspect", "--root", str(copy), "--handler", "nvidia", "--suggest")
+    ran = run(*call, "default-kind=nvidia.com/gpu")
+    changed = [line for line in ran.out.splitlines() if re.match(r"[+-] ", line)]
+    assert changed == [
+        f'-      default-kind = "{KIND}"',
+        '+      default-kind = "nvidia.com/gpu"',
+    ]
+    assert "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND=nvidia.com/gpu" in ran.out
+    assert (folder / "config.toml").read_text() == before
+    assert "nothing to edit" in run(*call, "mode=cdi").out
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--suggest", "mode=auto"),
+        ("--handler", "nvidia", "--suggest", "mode"),
+        ("--handler", "nvidia", "--suggest", "debug=x"),
+        ("--handler", "nvidia", "--suggest", "mode=auto", "-o", "json"),
+    ],
+)
+def test_a_suggestion_that_makes_no_sense_is_a_usage_error(
+    run: Run, c00: Path, flags: tuple[str, ...]
+) -> None:
+    ran = run("inspect", "--root", str(c00), *flags)
+    assert (ran.code, "--suggest" in ran.err) == (2, True)
 
 
 def test_a_broken_config_is_a_finding_and_no_crash(run: Run, copy: Path) -> None:
