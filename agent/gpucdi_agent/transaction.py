@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from gpucdi.api import RepairRecord
 from gpucdi.api.names import OWN_FILE_MARK, OWN_FILE_PREFIX
 from gpucdi.cdi import Reader
-from gpucdi.host import FileKind, HostTree
-from gpucdi.repair import Plan, WriteFile, sha256_text
+from gpucdi.host import FileKind, HostTree, real_or_same
+from gpucdi.repair import OwnFile, Plan, WriteFile, sha256_text
 from gpucdi_agent.files import Files
 from gpucdi_agent.state import Journal, JournalEntry, StateStore
 
@@ -31,6 +31,19 @@ _Contents = dict[str, bytes | None]
 
 class NotOursError(OSError):
     """A file lies where ours should, without our mark, or it changed since the plan was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What does not resolve although it must: in all, what did before, and what ours should give.
+
+    ``ineffective`` holds a sentence for each name that a file of ours defines and a reader that
+    must resolve it does not, without anybody else's doing.
+    """
+
+    lost: list[str]
+    regained: list[str]
+    ineffective: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,33 +126,54 @@ class Transaction:
         return journal
 
     def _judge(self, journal: Journal, before: _Contents) -> tuple[RepairRecord, ...]:
-        lost, regained = self._outcome(journal.must_resolve, before)
-        if regained:
+        found = self._outcome(journal, before)
+        if found.regained:
             self._restore(journal, before)
-            return self._close(journal, ROLLED_BACK, f"{regained[0]} stopped resolving")
+            return self._close(journal, ROLLED_BACK, f"{found.regained[0]} stopped resolving")
+        if found.ineffective:
+            self._restore(journal, before)
+            return self._close(journal, ROLLED_BACK, found.ineffective[0])
         # What is missing for another reason (somebody else moved meanwhile) is the next pass's.
-        return self._close(journal, SUCCEEDED, f"{lost[0]} does not resolve" if lost else "")
+        text = f"{found.lost[0]} does not resolve" if found.lost else ""
+        return self._close(journal, SUCCEEDED, text)
 
-    def _outcome(
-        self, must_resolve: tuple[tuple[Reader, frozenset[str]], ...], before: _Contents
-    ) -> tuple[list[str], list[str]]:
-        """Return the names that do not resolve now, and those of them that did before."""
+    def _outcome(self, journal: Journal, before: _Contents) -> _Outcome:
+        defined = self._defined(journal)
         lost: set[str] = set()
         regained: set[str] = set()
-        for reader, names in must_resolve:
-            missing = names - set(reader.load(self.host).devices)
-            if missing:
-                overlay = self._overlay(reader, before)
-                lost |= missing
-                regained |= missing & set(reader.load(self.host, overlay=overlay).devices)
-        return sorted(lost), sorted(regained)
+        ineffective: set[str] = set()
+        for reader, names in journal.must_resolve:
+            registry = reader.load(self.host)
+            missing = names - set(registry.devices)
+            if not missing:
+                continue
+            overlay = self._overlay(reader, before)
+            lost |= missing
+            regained |= missing & set(reader.load(self.host, overlay=overlay).devices)
+            # A name in conflict that going back would not free is in conflict among others.
+            for name in (missing & set(defined)) - set(registry.conflicts):
+                places = ", ".join(reader.spec_dirs)
+                ineffective.add(f"{name} of {defined[name]} does not resolve in {places}")
+        return _Outcome(sorted(lost), sorted(regained), sorted(ineffective))
+
+    def _defined(self, journal: Journal) -> dict[str, str]:
+        """Map the names that the files of ``journal`` define, as they lie there, to these files."""
+        defined: dict[str, str] = {}
+        for entry in journal.entries:
+            try:
+                content = self.host.read(entry.path)
+            except OSError:
+                continue
+            if sha256_text(content) == entry.after:
+                defined |= dict.fromkeys(OwnFile(entry.path, content).qualified, entry.path)
+        return defined
 
     def _overlay(self, reader: Reader, contents: _Contents) -> _Contents:
         overlay: _Contents = {}
         for path, content in contents.items():
             directory, name = posixpath.split(path)
             for spelling in (directory, *reader.spec_dirs):
-                if self.host.realpath(spelling) == self.host.realpath(directory):
+                if real_or_same(self.host, spelling) == real_or_same(self.host, directory):
                     overlay[posixpath.join(spelling, name)] = content
         return overlay
 

@@ -193,7 +193,7 @@ def test_every_refusal_of_the_disk_leaves_everything_as_it_was(host: HostTree) -
     assert steps >= 4
 
 
-def after_kill(host: HostTree, kill_at: int, *, before: bool) -> bool:
+def after_kill(host: HostTree, kill_at: int, *, before: bool, planned: Plan | None = None) -> bool:
     """Repair until the process 'dies' at a step; True when it came that far."""
 
     def kill(number: int, _: Path) -> None:
@@ -202,7 +202,7 @@ def after_kill(host: HostTree, kill_at: int, *, before: bool) -> bool:
 
     files = BrittleFiles(before=kill) if before else BrittleFiles(after=kill)
     try:
-        transaction(host, files).apply(repair_plan(host))
+        transaction(host, files).apply(planned or repair_plan(host))
     except Killed:
         return True
     return False
@@ -255,6 +255,36 @@ def test_what_somebody_else_took_away_meanwhile_is_not_blamed_on_our_file(host: 
     assert record.result == "Succeeded"
     assert "does not resolve" in record.message
     assert host.exists(own_path(planned))
+
+
+def move_directory(host: HostTree) -> None:
+    """Make /etc/cdi a link to nowhere, as an admin does who moves it: no reader follows it."""
+    folder = host.root / "etc/cdi"
+    folder.rename(host.root / "etc/cdi.old")
+    folder.symlink_to("/var/lib/cdi-moved")
+
+
+def test_a_file_that_no_reader_takes_up_is_rolled_back_and_said_to_be(host: HostTree) -> None:
+    planned = repair_plan(host)
+    move_directory(host)
+
+    (record,) = transaction(host).apply(planned)
+
+    assert record.result == "RolledBack"
+    assert f"of {own_path(planned)} does not resolve in" in record.message
+    assert not host.exists(own_path(planned))
+
+
+def test_a_file_that_no_reader_takes_up_is_rolled_back_after_a_crash_too(host: HostTree) -> None:
+    planned = repair_plan(host)
+    move_directory(host)
+    assert after_kill(host, 1, before=False, planned=planned)
+    assert host.exists(own_path(planned))
+
+    (record,) = transaction(host).recover()
+
+    assert record.result == "RolledBack"
+    assert not host.exists(own_path(planned))
 
 
 def test_a_damaged_journal_is_no_journal(host: HostTree) -> None:
