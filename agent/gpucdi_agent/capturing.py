@@ -18,7 +18,13 @@ from gpucdi.host import CAPTURE_NAME, HostTree
 from gpucdi.node import Assessment, assess, observe
 from gpucdi.programs import CapturedPrograms, Programs
 from gpucdi.repair import plan, wanted
-from gpucdi.toolkit import HandlerRuntime, kernel_inventory, kernel_module_loaded, read_platform
+from gpucdi.toolkit import (
+    HandlerRuntime,
+    effective_settings,
+    kernel_inventory,
+    kernel_module_loaded,
+    read_platform,
+)
 from gpucdi_agent.commands import HostRunner
 from gpucdi_agent.inventory import take_inventory
 from gpucdi_agent.programs import LivePrograms
@@ -69,6 +75,8 @@ def look(host: HostTree, programs: Programs) -> None:
     for runtime in assessment.observation.runtimes:
         if runtime.modules_file is not None:
             kernel_module_loaded(host, runtime.modules_file)
+        if runtime.config is not None:
+            effective_settings(host, runtime.config, None)
     for path in _driver_files(host, assessment):
         host.exists(path)
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 import yaml
 from rich.console import Console
-from rich.text import Text
 
 from gpucdi.api import NodeState, write_status
-from gpucdi.toolkit import Suggestion, rows_of, suggest_edit
+from gpucdi.toolkit import rows_of
 from gpucdi_cli.chain import handler_chain
+from gpucdi_cli.config_look import show_edits, show_settings, wanted_edits
 from gpucdi_cli.console import make_console, rule
 from gpucdi_cli.drawing import (
     draw_chain,
@@ -29,8 +29,6 @@ from gpucdi_cli.drawing import (
 )
 from gpucdi_cli.node_look import NodeLook, look, open_tree
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
-
-SUGGESTED = ("mode", "default-kind")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a captured node: a folder, or the archive of gpucdi-agent capture",
     )
     parser.add_argument("--handler", metavar="NAME", help="draw what is behind one handler")
+    parser.add_argument(
+        "--settings",
+        action="store_true",
+        help="with --handler: every key of its config.toml, with the value in force and its origin",
+    )
     parser.add_argument(
         "--suggest",
         action="append",
@@ -64,59 +67,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the node; exit 1 when it is not resolved."""
-    if arguments.suggest and (arguments.handler is None or arguments.output != "table"):
-        raise CliError("--suggest goes with --handler NAME and shows a diff for people")
-    wanted = _wanted(arguments.suggest)
+    asks = [f for f in ("suggest", "settings") if getattr(arguments, f)]
+    if asks and (arguments.handler is None or arguments.output != "table"):
+        raise CliError(f"--{asks[0]} goes with --handler NAME and prints for people")
+    wanted = wanted_edits(arguments.suggest)
     with open_tree(arguments.root) as host:
         node = look(host)
-        edits = _edits(node, arguments.handler, wanted) if wanted else []
-    if arguments.output == "json":
-        sys.stdout.write(json.dumps(as_document(node), indent=2) + "\n")
-    elif arguments.output == "yaml":
-        sys.stdout.write(yaml.safe_dump(as_document(node), sort_keys=False))
-    elif arguments.handler is not None:
-        show_handler(make_console(), node, arguments.handler)
-        if wanted:
-            show_edits(make_console(), edits)
-    else:
-        show(make_console(), node)
+        if arguments.output == "json":
+            sys.stdout.write(json.dumps(as_document(node), indent=2) + "\n")
+        elif arguments.output == "yaml":
+            sys.stdout.write(yaml.safe_dump(as_document(node), sort_keys=False))
+        elif arguments.handler is not None:
+            _show_behind(make_console(), node, arguments, wanted)
+        else:
+            show(make_console(), node)
     return EXIT_FINE if node.status.state is NodeState.RESOLVED else EXIT_PROBLEM
 
 
-def _wanted(given: list[str]) -> dict[str, str]:
-    pairs = [item.partition("=") for item in given]
-    for key, equals, value in pairs:
-        if key not in SUGGESTED or not equals or not value:
-            raise CliError(f"--suggest takes {' or '.join(f'{name}=VALUE' for name in SUGGESTED)}")
-    return {key: value for key, _, value in pairs}
-
-
-def _edits(node: NodeLook, name: str, wanted: Mapping[str, str]) -> list[Suggestion]:
-    """Return the edit of each file in force behind a handler; files that say so already have none."""
-    configs = {
-        runtime.config.file: runtime.config
-        for runtime in node.observation.runtimes
-        if runtime.handler.name == name and runtime.config is not None
-    }
-    mode, kind = wanted.get("mode"), wanted.get("default-kind")
-    edits = (
-        suggest_edit(node.host, config, mode=mode, default_kind=kind) for config in configs.values()
-    )
-    return [edit for edit in edits if edit is not None]
-
-
-def show_edits(console: Console, edits: list[Suggestion]) -> None:
-    """Print each edit as a diff that ``patch`` reads, and where it must be made to last."""
-    if not edits:
-        console.print(
-            "nothing to edit: no file, it says so already, or it cannot be edited faithfully"
-        )
-    for edit in edits:
-        console.print()
-        rule(console, f"suggested edit of {edit.file}; nothing is changed")
-        console.print(Text(edit.diff), end="")
-        if edit.lasting is not None:
-            console.print(edit.lasting)
+def _show_behind(
+    console: Console, node: NodeLook, arguments: argparse.Namespace, wanted: Mapping[str, str]
+) -> None:
+    show_handler(console, node, arguments.handler)
+    if arguments.settings:
+        show_settings(console, node, arguments.handler)
+    if wanted:
+        show_edits(console, node, arguments.handler, wanted)
 
 
 def as_document(node: NodeLook) -> dict[str, object]:

@@ -82,13 +82,23 @@ def test_a_suggested_edit_is_shown_as_a_diff_and_not_made(run: Run, copy: Path) 
     ]
     assert "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND=nvidia.com/gpu" in ran.out
     assert (folder / "config.toml").read_text() == before
-    assert "nothing to edit" in run(*call, "mode=cdi").out
+    assert "none: it says so already" in run(*call, "mode=cdi").out
+
+
+def test_every_setting_is_listed_with_its_value_and_origin(run: Run, c00: Path) -> None:
+    out = run("inspect", "--root", str(c00), "--handler", "nvidia", "--settings").out
+    rows = [re.split(r"  +", line) for line in out.splitlines()]
+    file = "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
+    assert ["nvidia-container-runtime.mode", '"cdi"', f"{file}:21", "-"] in rows
+    default = "the default, no file sets it"
+    assert ["features.ignore-imex-channel-requests", "false", default, "1.17.5"] in rows
 
 
 @pytest.mark.parametrize(
     "flags",
     [
         ("--suggest", "mode=auto"),
+        ("--settings", "--suggest", "mode=auto"),
         ("--handler", "nvidia", "--suggest", "mode"),
         ("--handler", "nvidia", "--suggest", "debug=x"),
         ("--handler", "nvidia", "--suggest", "mode=auto", "-o", "json"),

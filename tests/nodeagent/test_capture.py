@@ -88,9 +88,10 @@ def test_predict_says_the_same_of_the_archive(
     assert said(gpucdi, *call, str(archive)) == said(gpucdi, *call, str(tree))
 
 
-def test_diff_and_explain_say_the_same_of_the_archive(tmp_path: Path, said: Call) -> None:
+def test_diff_explain_and_the_chain_say_the_same_of_the_archive(tmp_path: Path, said: Call) -> None:
     archive = captured(c00.EXAMPLE, tmp_path)
-    for call in (("diff", "--content", "--root"), ("explain", POD, "--root")):
+    chain = ("inspect", "--handler", "nvidia", "--settings", "--suggest", "mode=auto", "--root")
+    for call in (("diff", "--content", "--root"), ("explain", POD, "--root"), chain):
         assert said(gpucdi, *call, str(archive)) == said(gpucdi, *call, str(c00.EXAMPLE))
 
 

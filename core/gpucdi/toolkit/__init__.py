@@ -21,6 +21,7 @@ from gpucdi.toolkit.request import (
     RequestOrigin,
 )
 from gpucdi.toolkit.runtime import resolve_runtime
+from gpucdi.toolkit.settings import Setting, effective_settings
 from gpucdi.toolkit.suggest import Suggestion, suggest_edit
 from gpucdi.toolkit.table import HandlerRow, handler_rows, rows_of
 
@@ -41,11 +42,13 @@ __all__ = [
     "RequestMount",
     "RequestOrigin",
     "Requested",
+    "Setting",
     "Step",
     "Suggestion",
     "Toolkit",
     "ToolkitConfig",
     "Verdict",
+    "effective_settings",
     "handler_rows",
     "kernel_inventory",
     "kernel_module_loaded",

@@ -117,11 +117,12 @@ def _values(path: str, table: Table, version: Release | None, *, exists: bool) -
         swarm_resources=Sourced(names, swarm.source),
         ignore_imex_channel_requests=values.flag(False, "features", "ignore-imex-channel-requests"),
         ctk_path=values.text("nvidia-ctk", "nvidia-ctk", "path"),
-        low_level_runtimes=values.texts(_low_level(version), _RUNTIME, "runtimes"),
+        low_level_runtimes=values.texts(low_level_runtimes(version), _RUNTIME, "runtimes"),
     )
 
 
-def _low_level(version: Release | None) -> tuple[str, ...]:
+def low_level_runtimes(version: Release | None) -> tuple[str, ...]:
+    """Return the names that a release looks up when ``runtimes`` is not set."""
     if version is None or version >= (1, 18, 0):
         return ("runc", "crun")
     if version >= (1, 14, 6):

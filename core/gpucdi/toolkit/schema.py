@@ -80,6 +80,9 @@ SCHEMA: Schema = {
 
 # Keys that older releases do not know and therefore ignore, whatever stands there.
 SINCE = {
+    ("features", "allow-cuda-compat-libs-from-container"): (1, 17, 4),
+    ("features", "allow-ldconfig-from-container"): (1, 17, 3),
+    ("features", "disable-imex-channel-creation"): (1, 17, 0),
     ("features", "allow-unknown-oci-spec-fields"): (1, 19, 0),
     ("features", "disable-cuda-compat-lib-hook"): (1, 17, 5),
     ("features", "ignore-imex-channel-requests"): (1, 17, 5),
