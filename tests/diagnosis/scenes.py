@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.trees import c00
 
-from gpucdi.api import GpuStatus, Intent, NameRequest, NodeStatus
+from gpucdi.api import GpuStatus, Intent, MigDevice, NameRequest, NodeStatus
 from gpucdi.failures import Failure
 from gpucdi.failures.names import device_of, kind_of
 from gpucdi.host import CAPTURE_NAME, HostTree
@@ -41,6 +41,8 @@ class Scene:
     replace: Mapping[str, Sequence[str]] = field(default_factory=dict)
     device_numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     gpus: GpuStatus = c00.GPUS
+    driver: str | None = None
+    mig: str | None = None
 
 
 def build(scene: Scene, place: Path) -> HostTree:
@@ -95,6 +97,11 @@ def look(scene: Scene, place: Path, failures: Sequence[Failure] = ()) -> NodeSta
     gpus = scene.gpus
     if scene.rename_gpu:
         first = replace(gpus.devices[0], uuid=scene.rename_gpu)
+        gpus = replace(gpus, devices=(first, *gpus.devices[1:]))
+    if scene.driver:
+        gpus = replace(gpus, driver=scene.driver)
+    if scene.mig:
+        first = replace(gpus.devices[0], mig_enabled=True, mig=(MigDevice(scene.mig, 0),))
         gpus = replace(gpus, devices=(first, *gpus.devices[1:]))
     observation = observe(host, CapturedPrograms.of(host), Inventory(gpus), intent)
     return node_status(assess(observation, host), PassContext(now="2026-01-01T00:00:00Z"))

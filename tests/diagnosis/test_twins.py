@@ -121,7 +121,7 @@ NUMBERED = (
 
 
 def numbered(major: int) -> Situation:
-    files = {HOST_SPEC: NUMBERED.replace("{major}", str(major))}
+    files = PLAIN_CONFIG | {HOST_SPEC: NUMBERED.replace("{major}", str(major))}
     return Situation("", Scene(files=files), pod=a_pod())
 
 

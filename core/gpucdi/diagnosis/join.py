@@ -29,7 +29,10 @@ REPAIRABLE = frozenset(
     }
 )
 
-_MENTIONS = re.compile(r"\bCDI\b|[\w.-]+\.[\w.-]+/[\w.-]+=|nvidia", re.IGNORECASE)
+# Anchored and bounded: a log may hold a token of a million characters.
+_MENTIONS = re.compile(
+    r"\bCDI\b|nvidia|(?<![\w.-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}/[\w.-]{1,63}=", re.IGNORECASE
+)
 
 
 def diagnose(

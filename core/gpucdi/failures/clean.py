@@ -12,8 +12,9 @@ import html
 import re
 from collections.abc import Iterator
 
-# Longer texts are logs; the failure is near their end.
+# Longer texts are logs; the failure is near the last of these words, else near the end.
 TEXT_LIMIT = 1_000_000
+_SIGNS = ("CDI device", "OCI runtime", "nvidia-c", "CDI spec", "CDI Spec")
 # A message inside JSON inside a log line is escaped twice.
 UNESCAPE_PASSES = 3
 
@@ -32,9 +33,19 @@ _SIMPLE = {"n": "\n", "r": "\n", "t": "  "}
 
 def readings(text: str) -> Iterator[str]:
     """Yield the readings of ``text``, the likelier first; never raises, may yield one twice."""
-    soft = _spaced(_undecorated(text[-TEXT_LIMIT:]))
+    soft = _spaced(_undecorated(_window(text)))
     yield soft
     yield re.sub(r"\n|  ", "", soft)
+
+
+def _window(text: str) -> str:
+    if len(text) <= TEXT_LIMIT:
+        return text
+    last = max(text.rfind(sign) for sign in _SIGNS)
+    if last < 0:
+        return text[-TEXT_LIMIT:]
+    start = max(0, last - TEXT_LIMIT // 2)
+    return text[start : start + TEXT_LIMIT]
 
 
 def flat(text: str) -> str:

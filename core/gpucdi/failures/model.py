@@ -153,11 +153,17 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """What of a container's spec bears on devices; ``visible_devices`` is ``None`` when unset."""
+    """What of a container's spec bears on devices; ``visible_devices`` is ``None`` when unset.
+
+    ``privileged`` is what NVIDIA's runtime takes for it: the capability SYS_ADMIN. ``manages_mig``
+    tells whether it asks for the nodes by which MIG is configured or monitored.
+    """
 
     name: str
     visible_devices: str | None = None
     resources: Mapping[str, str] = field(default_factory=dict)
+    privileged: bool = False
+    manages_mig: bool = False
 
 
 @dataclass(frozen=True, slots=True)

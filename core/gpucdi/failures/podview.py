@@ -14,6 +14,7 @@ from gpucdi.failures.model import ContainerView, PodView, Requester, RequesterNa
 from gpucdi.failures.pods import SPEC_LISTS
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+MIG_MANAGEMENT = ("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES")
 NRI_PREFIX = "nvidia.cdi.k8s.io/"
 CDI_PREFIX = "cdi.k8s.io/"
 PLUGIN_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
@@ -68,7 +69,15 @@ def _container(source: Mapping[str, object]) -> ContainerView:
         name=text(source, "name"),
         visible_devices=_env(source),
         resources=texts(resources, "requests") | texts(resources, "limits"),
+        privileged=_is_privileged(mapping(source, "securityContext")),
+        manages_mig=any(text(item, "name") in MIG_MANAGEMENT for item in items(source, "env")),
     )
+
+
+def _is_privileged(context: Mapping[str, object]) -> bool:
+    added = mapping(context, "capabilities").get("add")
+    names = {str(name).removeprefix("CAP_") for name in added} if isinstance(added, list) else set()
+    return context.get("privileged") is True or bool(names & {"SYS_ADMIN", "ALL"})
 
 
 def _env(container: Mapping[str, object]) -> str | None:

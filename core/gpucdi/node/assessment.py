@@ -31,7 +31,7 @@ from gpucdi.node.kinds import (
     is_nvidia,
     wanted_kinds,
 )
-from gpucdi.node.mismatch import mismatch_findings
+from gpucdi.node.mismatch import mig_management_findings, mismatch_findings
 from gpucdi.node.observation import ASSUMED_LIBRARY, NodeReader, Observation, unheeded_dirs
 from gpucdi.node.requests import request_findings
 
@@ -137,6 +137,7 @@ def assess(observation: Observation, host: HostTree) -> Assessment:
         *findings,
         *file_findings(observation, host, names),
         *mismatch_findings(observation, host, names),
+        *mig_management_findings(observation, host),
         *request_findings(observation, host),
     )
     return Assessment(

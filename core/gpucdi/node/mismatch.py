@@ -24,6 +24,7 @@ from gpucdi.node.observation import Observation
 from gpucdi.node.owners import GPUCDI, file_owner
 
 UVM = "/dev/nvidia-uvm"
+MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 _DRIVER_LIBRARY = re.compile(r"\.so\.([0-9]{3,4}\.[0-9]+(?:\.[0-9]+)?)$")
 _GPU_NODE = re.compile(r"/dev/nvidia[0-9]+")
 _DRIVER_ROOTS = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
@@ -54,6 +55,45 @@ def mismatch_findings(
         ):
             fails = cause is Cause.HOOK_TOO_OLD and spec.kind in wanted
             yield _finding(file, spec.kind, cause, message, names, fails=fails)
+
+
+def mig_management_findings(observation: Observation, host: HostTree) -> Iterator[Finding]:
+    """Yield for each default kind which of the nodes that manage MIG its specs do not have.
+
+    Only the management kind has them by design, so this is no fault but worth knowing where a
+    container asks to manage MIG. The kernel's list says which nodes those are.
+    """
+    if not any(gpu.mig_enabled for gpu in observation.inventory.gpus.devices):
+        return
+    nodes = [path for path in _management_nodes(host) if host.exists(path)]
+    kinds = {
+        runtime.config.default_kind.value: runtime.config.file
+        for runtime in observation.runtimes
+        if runtime.resolves_through_files and runtime.config is not None
+    }
+    for kind, config in kinds.items():
+        specs = [file.spec for file in unique_files(observation) if file.spec]
+        edits = [each for spec in specs if spec.kind == kind for each in _all_edits(spec)]
+        lacking = [path for path in nodes if path not in _node_paths(*edits)]
+        if edits and lacking:
+            yield Finding(
+                cause=Cause.DEVICE_ACCESS_DENIED,
+                severity=Severity.INFO,
+                message=f"no spec of {kind} has {' and '.join(lacking)}, so a container that "
+                "manages MIG may not open them",
+                advice="ask for management.nvidia.com/gpu=all where MIG is managed",
+                file=config,
+                kind=kind,
+            )
+
+
+def _management_nodes(host: HostTree) -> list[str]:
+    try:
+        lines = host.read(MIG_MINORS).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    found = (line.split() for line in lines if line.startswith(("config ", "monitor ")))
+    return [f"/dev/nvidia-caps/nvidia-cap{number}" for _, *rest in found for number in rest[:1]]
 
 
 _Mismatch = tuple[Cause, str, tuple[str, ...]]
