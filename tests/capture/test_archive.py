@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import io
 import tarfile
 from collections.abc import Callable
@@ -75,6 +76,12 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:60])
 
 
+def cut_between_members(path: Path) -> None:
+    noise = (os.urandom(4096).hex().encode() for _ in range(40))
+    make(path, *((f"file-{number}", content, None) for number, content in enumerate(noise)))
+    path.write_bytes(path.read_bytes()[:50_000])
+
+
 def contradiction(path: Path) -> None:
     make(path, ("a", b"x", None), ("a/b", b"x", None))
 
@@ -91,7 +98,10 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("write", [bomb, many, truncated, contradiction, twice, text, empty])
+BAD = (bomb, many, truncated, cut_between_members, contradiction, twice, text, empty)
+
+
+@pytest.mark.parametrize("write", BAD)
 def test_a_bad_archive_is_refused(tmp_path: Path, write: Callable[[Path], None]) -> None:
     path = tmp_path / "a.tar.gz"
     write(path)

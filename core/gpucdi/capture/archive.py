@@ -73,7 +73,8 @@ def _unpack(path: Path, folder: Path) -> None:
     links: list[tuple[Path, str]] = []
     total = 0
     try:
-        with tarfile.open(path, mode="r|gz") as archive:
+        # gzip itself tells a cut file; tarfile's own stream would take the cut for the end.
+        with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             for count, member in enumerate(archive):
                 place = folder / _inside(member.name)
                 total += member.size
@@ -85,6 +86,8 @@ def _unpack(path: Path, folder: Path) -> None:
                     place.mkdir(parents=True, exist_ok=True)
                 elif member.isfile():
                     _write(archive, member, place)
+            if stream.read(TOTAL_LIMIT_BYTES + 1)[TOTAL_LIMIT_BYTES:]:
+                raise ArchiveError(f"{path} goes on behind its archive")
     except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile) as error:
         raise ArchiveError(f"{path} is no archive of a captured tree: {error}") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
