@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import os
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
