@@ -12,12 +12,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-FOUND_PROBLEMS = 1
-USAGE = 2
+_EXIT_CODES = """\
+exit codes:
+  0  fine: everything expected resolves (revert: every file of gpucdi is gone)
+  1  a problem remains: a name does not resolve, or a change was refused, failed or undone
+  2  could not be done: a wrong call, no right to write, a capture that cannot be read
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0 is fine, 1 something does not resolve or was refused, 2 a wrong call."""
+    """Run one command and return its exit code, as ``--help`` lists them."""
     options = _parser().parse_args(arguments)
     command: str = options.command
     try:
@@ -84,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpucdi-agent",
         description="Sees, explains and repairs the CDI devices of one GPU node.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="watch this node until ended"))

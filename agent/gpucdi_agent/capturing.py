@@ -29,7 +29,7 @@ from gpucdi_agent.commands import HostRunner
 from gpucdi_agent.inventory import take_inventory
 from gpucdi_agent.programs import LivePrograms
 
-FINE, UNWRITABLE = 0, 2
+FINE, NOT_DONE = 0, 2
 _KIB = 1024
 # What a generator would put into a spec, which `gpucdi diff` foretells.
 _DRIVER_FILES = (
@@ -45,6 +45,9 @@ _IMEX_CHANNELS = "dev/nvidia-caps-imex-channels"
 def capture(root: Path, output: Path) -> int:
     """Collect from the host at ``root`` into ``output``; what was left out is said on stderr."""
     host = HostTree(root)
+    if host.capture.problem is not None:
+        sys.stderr.write(f"gpucdi-agent: {host.capture.problem}; mend or remove it\n")
+        return NOT_DONE
     is_capture = (root / CAPTURE_NAME).exists()
     programs: Programs = (
         CapturedPrograms.of(host) if is_capture else LivePrograms(host, HostRunner(root))
@@ -54,7 +57,7 @@ def capture(root: Path, output: Path) -> int:
         _write(found, output)
     except OSError as error:
         sys.stderr.write(f"{output} cannot be written: {error.strerror or error}\n")
-        return UNWRITABLE
+        return NOT_DONE
     sys.stderr.write("".join(f"{line}\n" for line in _summary(found, output)))
     return FINE
 

@@ -8,6 +8,7 @@ its GPUs are those that its ``/proc/driver/nvidia`` lists.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -33,9 +34,19 @@ from gpucdi_agent.passes import NodePass, PassResult, Surroundings
 from gpucdi_agent.programs import LivePrograms
 from gpucdi_agent.show import as_json, as_object, as_table, as_yaml, plan_lines
 from gpucdi_agent.state import StateStore
-from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction
+from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction, message_of
 
-FINE, PROBLEMS, USAGE = 0, 1, 2
+FINE, PROBLEMS, NOT_DONE = 0, 1, 2
+# What to do when the state directory, without which nothing is written, cannot be used.
+_ADVICE = {
+    errno.EACCES: "run this as root",
+    errno.EPERM: "run this as root",
+    errno.EROFS: "mount its file system writable",
+    errno.EEXIST: "move away what lies there: it must be a directory",
+    errno.ENOTDIR: "move away what lies there: it must be a directory",
+    errno.ELOOP: "remove the links that lead in a circle",
+    errno.ENOSPC: "free some space there",
+}
 
 
 def inspect(root: Path, output: str, node_name: str | None, *, ask_nvml: bool = True) -> int:
@@ -47,11 +58,9 @@ def inspect(root: Path, output: str, node_name: str | None, *, ask_nvml: bool = 
         try:
             host = stack.enter_context(open_tree(root))
         except (ArchiveError, OSError) as error:
-            sys.stderr.write(f"gpucdi-agent: {error}\n")
-            return USAGE
+            return _not_done(str(error))
         if host.capture.problem is not None:
-            sys.stderr.write(f"gpucdi-agent: {host.capture.problem}; mend or remove it\n")
-            return USAGE
+            return _not_done(f"{host.capture.problem}; mend or remove it")
         surroundings = _surroundings(host)
         if not ask_nvml:
             surroundings = replace(surroundings, nvml=None)
@@ -82,11 +91,27 @@ def revert(root: Path, output: str, *, dry_run: bool) -> int:
 
 
 def _act(root: Path, mode: RepairMode, output: str, *, generator: str | None, dry_run: bool) -> int:
-    surroundings = _writing(_surroundings(HostTree(root)), root, generator, dry_run=dry_run)
+    host = HostTree(root)
+    if host.capture.problem is not None:
+        return _not_done(f"{host.capture.problem}; mend or remove it")
+    state = StateStore(host, RealFiles(), STATE_DIRECTORY)
+    try:
+        if not dry_run:
+            state.prepare()
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, "gpucdi keeps its journal and backups there")
+        return _not_done(f"{STATE_DIRECTORY} cannot be used ({message_of(error)}): {advice}")
+    surroundings = _writing(_surroundings(host), state, root, generator)
     result = NodePass(surroundings, dry_run=dry_run).run(Intent(mode=mode))
     _print(_report(result, _name(root), output))
     bad = any(record.result in {FAILED, ROLLED_BACK} for record in result.records)
-    return PROBLEMS if bad or result.plan.refusals else FINE
+    short = mode is RepairMode.AUTO and result.status.state is not NodeState.RESOLVED
+    return PROBLEMS if bad or short or result.plan.refusals else FINE
+
+
+def _not_done(why: str) -> int:
+    sys.stderr.write(f"gpucdi-agent: {why}\n")
+    return NOT_DONE
 
 
 def _surroundings(host: HostTree) -> Surroundings:
@@ -101,18 +126,14 @@ def _surroundings(host: HostTree) -> Surroundings:
 
 
 def _writing(
-    surroundings: Surroundings, root: Path, generator: str | None, *, dry_run: bool
+    surroundings: Surroundings, state: StateStore, root: Path, generator: str | None
 ) -> Surroundings:
     host = surroundings.host
-    files = RealFiles()
-    state = StateStore(host, files, STATE_DIRECTORY)
-    if not dry_run:
-        state.prepare()
     program = str(Path(generator).resolve()) if generator else None
     return replace(
         surroundings,
         state=state,
-        transaction=Transaction(host, state, files, _now),
+        transaction=Transaction(host, state, RealFiles(), _now),
         generator=CtkGenerator(
             HostRunner(),
             program=program,
