@@ -10,9 +10,11 @@ would conflict with what it backs up.
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from gpucdi.api import Intent, NodeStatus, RepairRecord, fields, read_status, write_status
@@ -24,6 +26,11 @@ from gpucdi_agent.files import Files, is_temporary
 
 HISTORY_LENGTH = 10
 BACKUPS_KEPT = 20
+# As much as our own files of a node can be; more in the history is not ours.
+WRITTEN_LIMIT = 256
+# What we write here is a few KiB; only a journal holds every name of every reader.
+_READ_LIMIT_BYTES = 1024 * 1024
+_JOURNAL_LIMIT_BYTES = 16 * 1024 * 1024
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 
@@ -96,8 +103,8 @@ class StateStore:
         history = self._read("history.json")
         written = {
             path: value
-            for path, value in fields.mapping(history, "written").items()
-            if isinstance(value, str)
+            for path, value in islice(fields.mapping(history, "written").items(), WRITTEN_LIMIT)
+            if isinstance(value, str) and _is_own_path(path)
         }
         known = "spec" in intent
         status = self._read("status.json")
@@ -105,7 +112,7 @@ class StateStore:
             status=read_status(status) if status else None,
             intent=Intent.from_json(fields.mapping(intent, "spec")) if known else None,
             generation=fields.optional_integer(intent, "generation"),
-            repairs=read_status(history).repairs,
+            repairs=read_status(_last_repairs(history)).repairs,
             written=written,
             boot_id=fields.text(history, "bootId"),
         )
@@ -146,21 +153,18 @@ class StateStore:
 
     def journal(self) -> Journal | None:
         """Return the transaction that was under way when the agent last ended, if any."""
-        content = self._read("journal.json")
+        content = self._read("journal.json", _JOURNAL_LIMIT_BYTES)
         entries = tuple(
-            _read_entry(item)
-            for item in fields.objects(content, "entries")
-            if posixpath.basename(fields.text(item, "path")).startswith(OWN_FILE_PREFIX)
+            entry
+            for entry in map(_read_entry, fields.objects(content, "entries"))
+            if _is_own_path(entry.path)
         )
         if not entries:
             return None
-        readers = tuple(
-            (
-                Reader(fields.texts(item, "specDirs"), Library(fields.text(item, "library"))),
-                frozenset(fields.texts(item, "names")),
-            )
-            for item in fields.objects(content, "readers")
-        )
+        try:
+            readers = tuple(map(_read_reader, fields.objects(content, "readers")))
+        except ValueError:
+            return None  # nobody knows any more what had to resolve
         return Journal(fields.text(content, "time"), entries, readers)
 
     def open_journal(self, journal: Journal) -> None:
@@ -192,9 +196,9 @@ class StateStore:
     def _outside(self, name: str) -> Path:
         return self._host.outside(posixpath.join(self.directory, name).rstrip("/"))
 
-    def _read(self, name: str) -> Mapping[str, object]:
+    def _read(self, name: str, limit_bytes: int = _READ_LIMIT_BYTES) -> Mapping[str, object]:
         try:
-            content = json.loads(self._host.read(f"{self.directory}/{name}"))
+            content = json.loads(self._host.read(f"{self.directory}/{name}", limit_bytes))
         except (OSError, ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
@@ -204,13 +208,39 @@ class StateStore:
         self._files.replace(self._outside(name), text.encode(), _FILE_MODE)
 
 
+def _is_own_path(path: str) -> bool:
+    """Tell whether ``path`` can be that of a file of ours."""
+    return _is_path(path) and posixpath.basename(path).startswith(OWN_FILE_PREFIX)
+
+
+def _is_path(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return path.startswith("/") and "\0" not in path
+
+
+def _read_reader(source: Mapping[str, object]) -> tuple[Reader, frozenset[str]]:
+    directories = fields.texts(source, "specDirs")
+    if not all(map(_is_path, directories)):
+        raise ValueError("a spec directory is no path")
+    reader = Reader(directories, Library(fields.text(source, "library")))
+    return reader, frozenset(fields.texts(source, "names"))
+
+
+def _last_repairs(history: Mapping[str, object]) -> Mapping[str, object]:
+    found = history.get("repairs")
+    return {"repairs": found[-HISTORY_LENGTH:] if isinstance(found, list) else []}
+
+
 def _read_entry(source: Mapping[str, object]) -> JournalEntry:
     return JournalEntry(
         path=fields.text(source, "path"),
         kind=fields.text(source, "kind"),
         before=fields.text(source, "before"),
         after=fields.text(source, "after"),
-        backup=fields.text(source, "backup"),
+        backup=posixpath.basename(fields.text(source, "backup")),
         added=fields.integer(source, "added"),
         removed=fields.integer(source, "removed"),
     )
