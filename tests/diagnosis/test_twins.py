@@ -1,7 +1,8 @@
 """For each cause two situations that differ in the one decisive fact, and so in the verdict.
 
-Where files decide, the situations are trees judged by the agent's own pass; where a program's words
-decide, they are texts; what neither shows (an NVML state, a unit) stands in the node's status.
+Where files decide, the situations are trees judged by the agent's own pass: the same text, or the
+same silent Pod, on both. Where a program's words decide, they are texts that differ in those words.
+Causes that a node shows without any failure have their trees in ``tests/node/test_twins.py``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from gpucdi.api import (
     GpuDevice,
     GpuStatus,
     KindStatus,
-    MigDevice,
     MissingNames,
     NodeState,
     NodeStatus,
@@ -80,18 +80,13 @@ def tell(situation: Situation, place: Path) -> Diagnosis | None:
     pod = pod_view(situation.pod) if situation.pod else None
     if failures:
         return diagnose_all(failures, pod=pod, node=node)[0]
-    assert pod is not None
-    assert node is not None
+    if pod is None or node is None:
+        return None
     return diagnose_silent(pod=pod, node=node)
 
 
 def on(text: str, **scene: object) -> Situation:
     return Situation(text, Scene(**scene))  # type: ignore[arg-type]
-
-
-def running(*findings: Finding) -> Situation:
-    status = NodeStatus(state=NodeState.DRIFTED, gpus=c00.GPUS, findings=findings)
-    return Situation("", status=status, pod=a_pod())
 
 
 def a_pod(runtime_class: str = "nvidia", visible: str = "all") -> dict[str, object]:
@@ -125,6 +120,20 @@ def numbered(major: int) -> Situation:
     return Situation("", Scene(files=files), pod=a_pod())
 
 
+def engine_with(answer: str) -> Scene:
+    """Return a node with a claim's spec and containerd's CDI support on or off."""
+    change = ("enable_cdi = true", f"enable_cdi = {answer}")
+    claim = spec("k8s.gpu.nvidia.com/claim", "7-gpu-0")
+    places = ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml")
+    return Scene(replace=dict.fromkeys(places, change), files={"/run/cdi/claim.yaml": claim})
+
+
+LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.570.86.15"
+NO_UVM = ("  - path: /dev/nvidia-uvm\n", "")
+ACCEPT = "accept-nvidia-visible-devices-envvar-when-unprivileged = "
+UNASKED = replace(c00.GPUS, source="proc")
+CLAIMING = {"spec": {"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpu"}]}}
+
 TWINS: dict[Cause, tuple[Situation, Situation]] = {
     Cause.ONLY_ALL_DEVICE: (
         on(unresolvable(f"{MANAGEMENT}={U0}")),
@@ -152,20 +161,25 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
     Cause.MIG_PARENT_HIDDEN: (
         on(
             unresolvable(f"{PLAIN}={U0}"),
-            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "0:0", MIG, "1", U1, "all")},
-            gpus=gpus(GpuDevice(U0, 0, 0, mig_enabled=True, mig=(MigDevice(MIG, 0),))),
+            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "1", U1, "all")},
+            gpus=gpus(GpuDevice(U0, 0, 0, mig_enabled=True)),
         ),
         on(
             unresolvable(f"{PLAIN}={U0}"),
             files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "1", U1, "all")},
+            gpus=gpus(GpuDevice(U0, 0, 0, mig_enabled=False)),
         ),
     ),
     Cause.MIG_LAYOUT_CHANGED: (
-        on(unresolvable(f"{PLAIN}={MIG}"), files=PLAIN_CONFIG),
         on(
             unresolvable(f"{PLAIN}={MIG}"),
-            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "0:0", "1", U1, "all")},
-            gpus=gpus(GpuDevice(U0, 0, 0, mig_enabled=True, mig=(MigDevice(MIG, 0),))),
+            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "0:0", MIG, "1", U1, "all")},
+            mig=MIG.replace("a442", "a443"),
+        ),
+        on(
+            unresolvable(f"{PLAIN}={MIG}"),
+            files=PLAIN_CONFIG | {HOST_SPEC: spec(PLAIN, "0:0", MIG, "1", U1, "all")},
+            mig=MIG,
         ),
     ),
     Cause.SAME_DIR_CONFLICT: (
@@ -222,28 +236,31 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
         Situation("", Scene(), pod=a_pod(runtime_class="runc", visible="void")),
     ),
     Cause.SPEC_DIR_MISSING: (
-        Situation(
-            'failed to write CDI spec "a": failed to create Spec file: open /var/run/cdi/s.tmp: '
-            "read-only file system"
+        on(unresolvable(f"{MANAGEMENT}=all"), remove=["/etc/cdi", "/run/cdi"]),
+        on(
+            unresolvable(f"{MANAGEMENT}=all"),
+            remove=[HOST_SPEC, "/run/cdi"],
         ),
-        Situation("failed to write spec: invalid CDI Spec: invalid spec, no devices"),
     ),
     Cause.DEVICE_NODE_MISSING: (
-        Situation(
-            f"{CNA}failed to inject CDI devices: failed to inject devices: failed to stat CDI host "
-            'device "/dev/nvidia7": no such file or directory'
-        ),
-        Situation('CDI device ("/dev/nvidia7", "/dev/nvidia7"), host type mismatch (c, b)'),
+        Situation("", Scene(files=PLAIN_CONFIG, device_numbers={"/dev/nvidia1": ()}), pod=a_pod()),
+        Situation("", Scene(files=PLAIN_CONFIG), pod=a_pod()),
     ),
     Cause.MOUNT_SOURCE_MISSING: (
-        Situation(f"{RUNC}failed to fulfil mount request: open /lib/libcuda.so.570.1: no such file"),
-        Situation(f"{RUNC}failed to fulfil mount request: open /srv/data: no such file"),
+        on(f"{RUNC}failed to fulfil mount request: open {LIBCUDA}: no such file", remove=[LIBCUDA]),
+        on(
+            f"{RUNC}failed to fulfil mount request: open {LIBCUDA}: no such file",
+            remove=[LIBCUDA],
+            files={f"/run/nvidia/driver{LIBCUDA}": ""},
+        ),
     ),
     Cause.DRIVER_ROOT_WRONG: (
-        Situation(f"{RUNC}failed to fulfil mount request: open /bin/nvidia-smi: no such file"),
-        Situation(
-            f"{RUNC}failed to fulfil mount request: open /run/nvidia/driver/bin/nvidia-smi: no such"
+        on(
+            f"{RUNC}failed to fulfil mount request: open {LIBCUDA}: no such file",
+            remove=[LIBCUDA],
+            files={f"/run/nvidia/driver{LIBCUDA}": ""},
         ),
+        on(f"{RUNC}failed to fulfil mount request: open {LIBCUDA}: no such file", remove=[LIBCUDA]),
     ),
     Cause.HOOK_MISSING: (
         Situation(f"{HOOK}fork/exec /usr/bin/nvidia-ctk: no such file or directory"),
@@ -251,7 +268,7 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
     ),
     Cause.HOOK_TOO_OLD: (
         Situation(f"{HOOK}exit status 3, stdout: , stderr: No help topic for 'enable-cuda-compat'"),
-        Situation(f"{HOOK}exit status 1, stdout: , stderr: failed to update ldcache"),
+        Situation(f"{HOOK}exit status 3, stdout: , stderr: failed to run 'enable-cuda-compat'"),
     ),
     Cause.HOOK_FAILED: (
         Situation(f"{HOOK}exit status 1, stdout: , stderr: failed to update ldcache"),
@@ -272,7 +289,7 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
     ),
     Cause.GENERATOR_MISSING: (
         Situation("sh: nvidia-ctk: command not found"),
-        Situation(f"{GENERATE}error getting GPU device minor number: Not Supported"),
+        Situation("sh: nvtop: command not found"),
     ),
     Cause.GENERATOR_FAILED: (
         Situation(f"{GENERATE}error getting GPU device minor number: Not Supported"),
@@ -280,22 +297,22 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
     ),
     Cause.REFRESH_UNIT_FAILED: (
         Situation("nvidia-cdi-refresh.service: Failed with result 'exit-code'."),
-        Situation(f"{GENERATE}failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"),
+        Situation("nvidia-cdi-refresh.service: Deactivated successfully."),
     ),
     Cause.DRIVER_NOT_READY: (
         Situation(f"{GENERATE}failed to initialize NVML: Driver Not Loaded"),
         Situation(f"{GENERATE}failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"),
     ),
     Cause.DRIVER_MISMATCH: (
-        Situation("Failed to initialize NVML: Driver/library version mismatch"),
+        on("Failed to initialize NVML: Driver/library version mismatch", gpus=UNASKED),
         on("Failed to initialize NVML: Driver/library version mismatch"),
     ),
     Cause.FOREIGN_SPEC_STALE: (
-        on("Failed to initialize NVML: Driver/library version mismatch"),
-        Situation("Failed to initialize NVML: Driver/library version mismatch"),
+        Situation("", Scene(files=PLAIN_CONFIG, driver="575.64.05"), pod=a_pod()),
+        Situation("", Scene(files=PLAIN_CONFIG, driver="570.86.15"), pod=a_pod()),
     ),
     Cause.DRIVER_TOO_OLD: (
-        Situation("nvidia-ctk: symbol lookup error: nvidia-ctk: undefined symbol: nvmlDeviceGetX"),
+        Situation(f"{GENERATE}failed to initialize NVML: Function Not Found"),
         Situation(f"{GENERATE}failed to initialize NVML: Driver Not Loaded"),
     ),
     Cause.GPU_LOST: (
@@ -322,23 +339,20 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
         on(unresolvable(f"{MANAGEMENT}=none")),
     ),
     Cause.DEVICE_WITHOUT_NODE: (
-        running(finding(Cause.DEVICE_WITHOUT_NODE)),
-        running(finding(Cause.DEVICE_NUMBER_CHANGED)),
+        Situation("", Scene(files=PLAIN_CONFIG, replace={HOST_SPEC: NO_UVM}), pod=a_pod()),
+        Situation("", Scene(files=PLAIN_CONFIG), pod=a_pod()),
     ),
     Cause.USER_NAMESPACE_IDMAP: (
         Situation(f"{RUNC}failed to set MOUNT_ATTR_IDMAP on /dev/null: invalid argument"),
         Situation(f"{RUNC}failed to fulfil mount request: open /lib/libcuda.so.570.1: no such file"),
     ),
     Cause.ENGINE_CDI_DISABLED: (
-        Situation(f"CDI devices ({PLAIN}=all) requested but CDI support is explicitly disabled"),
-        Situation(
-            "failed to create containerd container: CDI device injection failed: unresolvable CDI "
-            f"devices {PLAIN}=all"
-        ),
+        Situation("", engine_with("false"), pod=CLAIMING),
+        Situation("", engine_with("true"), pod=CLAIMING),
     ),
     Cause.HANDLER_MISSING: (
         Situation('Failed to create pod sandbox: no runtime for "nvidia" is configured'),
-        Situation(f"Failed to create pod sandbox: {unresolvable(f'{MANAGEMENT}={U0}')}"),
+        Situation('Failed to create pod sandbox: no network for "nvidia" is configured'),
     ),
     Cause.MODE_CONFLICT: (
         Situation("invoking the NVIDIA Container Runtime Hook directly is not supported"),
@@ -355,14 +369,8 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
         ),
     ),
     Cause.ENV_REQUEST_REFUSED: (
-        Situation(
-            f'{JIT}"auto": invalid MIG capability request: cannot set NVIDIA_MIG_CONFIG_DEVICES '
-            "or NVIDIA_MIG_MONITOR_DEVICES in a non-privileged container"
-        ),
-        Situation(
-            f'{JIT}"auto": invalid MIG capability request: invalid NVIDIA_MIG_CONFIG_DEVICES "0": '
-            'only "all" is supported'
-        ),
+        Situation("", Scene(replace={TOOLKIT_CONFIG: (f"{ACCEPT}true", f"{ACCEPT}false")}), pod=a_pod()),
+        Situation("", Scene(), pod=a_pod()),
     ),
     Cause.DEVICE_ACCESS_DENIED: (
         Situation("Failed to initialize NVML: Insufficient Permissions"),

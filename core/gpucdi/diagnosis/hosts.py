@@ -57,6 +57,15 @@ def mount_failed(case: Case) -> Verdict:
     finding = seen(case, Cause.MOUNT_SOURCE_MISSING, about=path)
     not_seen = () if finding else ("which spec file lists the path",)
     version = _DRIVER_VERSION.search(path)
+    elsewhere = seen(case, Cause.DRIVER_ROOT_WRONG, about=path) if path else None
+    if elsewhere is not None:
+        return Verdict(
+            Cause.DRIVER_ROOT_WRONG,
+            f"A spec mounts {path}, and the driver is installed below another root.",
+            HIGH,
+            (*told(elsewhere), *quoted(case)),
+            contributing=(Cause.MOUNT_SOURCE_MISSING,),
+        )
     if version is None and _PROGRAM.search(path) and not path.startswith(_DRIVER_ROOTS):
         return Verdict(
             Cause.DRIVER_ROOT_WRONG,
@@ -151,12 +160,13 @@ def driver_state(case: Case) -> Verdict:
         )
     cause = details.first(failure.detail, details.DRIVER_WORDS)
     if cause is Cause.DRIVER_MISMATCH and _driver_works(case):
+        stale = seen(case, Cause.FOREIGN_SPEC_STALE)
         return Verdict(
             Cause.FOREIGN_SPEC_STALE,
             "The driver works on the node; the container was given the libraries of another "
             "driver version: its spec is older than the driver.",
-            MEDIUM,
-            quoted(case),
+            HIGH if stale else MEDIUM,
+            (*told(stale), *quoted(case)),
             candidates=(Cause.DRIVER_MISMATCH,),
         )
     if cause is None and case.inventory:

@@ -35,7 +35,12 @@ class PodRequests:
 
     @property
     def by_plugin(self) -> bool:
-        """True when a container asks for NVIDIA's extended resource."""
+        """True when a container asks NVIDIA's own device plugin.
+
+        HAMi takes over the name of its resource, and hands over a variable only.
+        """
+        if self.pod.asked_by(RequesterName.HAMI) is not None:
+            return False
         return any(_vendor(name) == "nvidia.com" for name in self._resources)
 
     @property
