@@ -293,15 +293,33 @@ class HostTree:
 
 def _read_capture(root: Path) -> CaptureFacts:
     try:
-        text = (root / CAPTURE_NAME).read_text(encoding="utf-8")
+        text = _read_bounded(root / CAPTURE_NAME).decode("utf-8")
     except FileNotFoundError:
         return CaptureFacts()
     except (OSError, UnicodeDecodeError) as error:
         return CaptureFacts(problem=f"{CAPTURE_NAME} cannot be read: {error}")
     try:
         return _capture_facts(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         return CaptureFacts(problem=f"{CAPTURE_NAME} is not what gpucdi writes: {error}")
+    except RecursionError:
+        return CaptureFacts(problem=f"{CAPTURE_NAME} is not what gpucdi writes: nested too deep")
+
+
+def _read_bounded(place: Path) -> bytes:
+    """Read a regular file that no link leads to; a captured tree may come from anybody."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    descriptor = os.open(place, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(READ_LIMIT_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > READ_LIMIT_BYTES:
+        raise FileTooLargeError(errno.EFBIG, f"larger than {READ_LIMIT_BYTES} bytes")
+    return content
 
 
 def _capture_facts(content: Mapping[str, object]) -> CaptureFacts:
