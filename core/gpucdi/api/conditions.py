@@ -1,4 +1,7 @@
-"""Conditions as ``metav1.Condition``: values, JSON, and what counts as a transition."""
+"""Conditions as ``metav1.Condition``: values, JSON, and what counts as a transition.
+
+Owns: those three. Must not know: what any condition means, nor what time it is.
+"""
 
 from __future__ import annotations
 

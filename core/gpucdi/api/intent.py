@@ -1,4 +1,7 @@
-"""``GpuCdiStatus.spec``: what the agent of one node is asked to do. Written by the operator."""
+"""``GpuCdiStatus.spec``: what the agent of one node is asked to do. Written by the operator.
+
+Owns: the values and their JSON. Must not know: how a policy becomes one, nor how it is obeyed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``GpuCdiStatus.status`` from and to JSON: owns field names and bounds, not how values come about.
+"""``GpuCdiStatus.status`` from and to JSON.
+
+Owns: field names and bounds. Must not know: how a value comes about, nor who reads it.
 
 Sizes are bounded here, once: long name lists are cut to :data:`NAMES_SHOWN` with the full count
 beside them, so that a node with 16 GPUs of 7 MIG instances stays below 32 KB.

@@ -1,5 +1,7 @@
 """Wordings of the CDI library and of those who call it to inject devices.
 
+Owns: the rows of those wordings. Must not know: why a device does not resolve.
+
 Sources: cncf-tags/container-device-interface ``pkg/cdi/{cache,spec,device,container-edits_unix,
 annotations}.go``, ``pkg/parser/parser.go``; containerd ``internal/cri/{opts,server}``; moby
 ``daemon/cdi.go``; NVIDIA/nvidia-container-toolkit ``internal/modifier/cdi.go``.

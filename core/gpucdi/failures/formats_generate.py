@@ -1,5 +1,7 @@
 """Wordings of those who write specs (nvidia-ctk, plugins, DRA drivers) and of the driver below.
 
+Owns: the rows of those wordings. Must not know: which cause their innermost words name.
+
 Sources: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-ctk/cdi/generate``, ``pkg/nvcdi``,
 ``deployments/systemd``; NVIDIA/k8s-device-plugin ``internal/cdi``; kubernetes/kubernetes
 ``pkg/kubelet/cm/dra``; NVML's error strings.

@@ -1,5 +1,7 @@
 """Wordings of low-level runtimes, hooks, handlers and of NVIDIA's legacy mode.
 
+Owns: the rows of those wordings. Must not know: whether the host has what they blame.
+
 Sources: opencontainers/runc ``libcontainer/{rootfs_linux,container_linux}.go``, containers/crun
 ``src/libcrun/{linux,container}.c``, google/gvisor ``runsc``, containerd
 ``internal/cri/{server,config}``, cri-o ``internal/oci``, moby ``daemon``, NVIDIA/libnvidia-container

@@ -1,4 +1,7 @@
-"""Fields of a Pod as JSON gives them. A wrong type is an absent value; nothing here raises."""
+"""Fields of a Pod as JSON gives them. A wrong type is an absent value; nothing here raises.
+
+Owns: that rule. Must not know: which fields a Pod has.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Who writes a spec file, as far as its name and place can tell.
 
+Owns: the map from names and places to components. Must not know: whether a file is any good.
+
 The answer decides nothing about writing (only our own mark does); it tells people whose component
 to restart. Names are those of NVIDIA/nvidia-container-toolkit ``cmd/nvidia-ctk-installer`` and
 ``deployments/systemd``, NVIDIA/k8s-device-plugin ``internal/cdi`` and the DRA driver.

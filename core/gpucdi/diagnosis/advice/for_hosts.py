@@ -1,5 +1,7 @@
 """Advice where a spec does not fit its host: files, nodes, mounts, hooks, generators, drivers.
 
+Owns: the standing advice of those causes. Must not know: the Pod or node it is given for.
+
 Sources: NVIDIA/nvidia-container-toolkit, NVIDIA/gpu-operator and NVIDIA/k8s-device-plugin option
 names and systemd units; containerd, cri-o, moby and podman configuration keys.
 """
