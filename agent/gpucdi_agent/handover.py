@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gpucdi.api.names import OWN_FILE_PREFIX
 from gpucdi.cdi import DEFAULT_SPEC_DIRS
-from gpucdi.host import HostTree
+from gpucdi.host import HostTree, real_or_same
 from gpucdi.node import Observation, is_ours
 from gpucdi.repair import (
     OwnFile,
@@ -55,9 +55,16 @@ def complete_removal(observation: Observation, host: HostTree, remembered: Itera
         RemoveFile(file.path, file.kind, len(file.qualified), sha256_text(file.content))
         for path in places
         if path not in known and is_ours(host, path)
-        for file in [OwnFile(path, host.read(path))]
+        for file in _read(host, path)
     )
     return replace(planned, actions=(*planned.actions, *more))
+
+
+def _read(host: HostTree, path: str) -> Iterator[OwnFile]:
+    try:
+        yield OwnFile(path, host.read(path))
+    except OSError:
+        return  # gone meanwhile
 
 
 def _usual(host: HostTree) -> Iterator[str]:
@@ -71,10 +78,7 @@ def _usual(host: HostTree) -> Iterator[str]:
 
 def _real(host: HostTree, path: str) -> str:
     directory, name = posixpath.split(path)
-    try:
-        return posixpath.join(host.realpath(directory), name)
-    except OSError:
-        return path
+    return posixpath.join(real_or_same(host, directory), name)
 
 
 def _without(file: OwnFile, names: set[str]) -> WriteFile | RemoveFile:

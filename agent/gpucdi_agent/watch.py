@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucdi.findings import Cause, Finding, Severity, Who
-from gpucdi.host import FileKind, HostTree
+from gpucdi.host import FileKind, HostTree, real_or_same
 from gpucdi.node import Observation
 from gpucdi_agent.inventory import DRIVER_READY
 
@@ -69,7 +69,7 @@ def places_of(host: HostTree, observation: Observation) -> Places:
     directories: set[str] = set()
     interests: set[str] = set()
     for path in dict.fromkeys((*_ALWAYS, *_paths(observation))):
-        real = _real(host, path)
+        real = real_or_same(host, path)
         interests.add(real)
         directories |= _watchable(host, real)
         link = _parent_link(host, path)
@@ -97,13 +97,6 @@ def _paths(observation: Observation) -> Iterator[str]:
             yield runtime.toolkit.ctk
 
 
-def _real(host: HostTree, path: str) -> str:
-    try:
-        return host.realpath(path)
-    except OSError:
-        return path
-
-
 def _parent_link(host: HostTree, path: str) -> str | None:
     """Return ``path`` with its parent resolved when it is itself a link that may be replaced."""
     try:
@@ -111,7 +104,7 @@ def _parent_link(host: HostTree, path: str) -> str | None:
             return None
     except OSError:
         return None
-    return posixpath.join(_real(host, posixpath.dirname(path)), posixpath.basename(path))
+    return posixpath.join(real_or_same(host, posixpath.dirname(path)), posixpath.basename(path))
 
 
 def _is_directory(host: HostTree, path: str) -> bool:
@@ -196,8 +189,13 @@ class Watcher:
         return (finding,)
 
     def _outside(self, directories: Iterable[str]) -> list[Path]:
-        found = (self.host.outside(path) for path in directories)
-        return sorted({path for path in found if path.is_dir()})
+        found: set[Path] = set()
+        for path in directories:
+            try:
+                found.add(self.host.outside(path))
+            except OSError:
+                continue  # a link in it was replaced since
+        return sorted(path for path in found if path.is_dir())
 
     async def _follow(self, directories: list[Path]) -> None:
         from watchfiles import awatch  # noqa: PLC0415 - only the resident process pays for it

@@ -9,7 +9,7 @@ import posixpath
 import stat
 from collections.abc import Iterable
 
-from gpucdi.host import FileKind, HostTree
+from gpucdi.host import FileKind, HostTree, real_or_same
 
 SEARCH_PATH = (
     "/usr/local/sbin",
@@ -30,9 +30,9 @@ def is_program(host: HostTree, path: str) -> bool:
     try:
         found = host.stat(path)
     except OSError:
-        return host.realpath(path) in host.capture.programs
+        return real_or_same(host, path) in host.capture.programs
     executable = bool(found.mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH))
-    certain = host.is_live or host.realpath(path) in host.capture.modes
+    certain = host.is_live or real_or_same(host, path) in host.capture.modes
     return found.kind is FileKind.FILE and (executable or not certain)
 
 

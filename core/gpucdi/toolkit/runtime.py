@@ -25,7 +25,7 @@ from gpucdi.findings import (
     Sourced,
     SourceKind,
 )
-from gpucdi.host import HostTree
+from gpucdi.host import HostTree, real_or_same
 from gpucdi.programs import Programs
 from gpucdi.toolkit.config import read_config
 from gpucdi.toolkit.installed import read_toolkit
@@ -208,8 +208,8 @@ def _mode(
 def _other_configs(
     host: HostTree, config: ToolkitConfig, version: Release | None
 ) -> tuple[ToolkitConfig, ...]:
-    in_force = host.realpath(config.file)
+    in_force = real_or_same(host, config.file)
     paths = [path for path in _OTHER_CONFIGS if host.exists(path)]
     return tuple(
-        read_config(host, path, version) for path in paths if host.realpath(path) != in_force
+        read_config(host, path, version) for path in paths if real_or_same(host, path) != in_force
     )
