@@ -25,6 +25,11 @@ ERROR_LIMIT_BYTES = 64 * 1024
 # How long a killed program may take to die; one that hangs in the driver never does.
 REAP_SECONDS = 1.0
 _READ_BYTES = 65536
+# How often to look whether the program has ended while nothing comes.
+_LOOK_SECONDS = 0.05
+_SHORT_SECONDS = 0.002
+# How long a child that goes on writing after the program's end is listened to.
+_DRAIN_SECONDS = 0.5
 
 
 class Ending(enum.Enum):
@@ -119,6 +124,7 @@ class _Reader:
         self._process = process
         self._limit = command.output_limit_bytes
         self._deadline = 0.0
+        self._over_at = 0.0
         self.stdout = bytearray()
         self.stderr = bytearray()
 
@@ -131,7 +137,11 @@ class _Reader:
                 pipe.close()
 
     def read_until(self, deadline: float) -> Ending:
-        """Read until both pipes are closed, the limit is passed or ``deadline`` (monotonic)."""
+        """Read until both pipes are closed, the limit is passed or ``deadline`` (monotonic).
+
+        Once the program itself has ended, what it wrote is in the pipes already: a child that it
+        left behind and that keeps them open is not waited for.
+        """
         self._deadline = deadline
         with selectors.DefaultSelector() as selector:
             for pipe in (self._process.stdout, self._process.stderr):
@@ -141,12 +151,25 @@ class _Reader:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return Ending.TIMED_OUT
-                for key, _ in selector.select(left):
+                # Asked first: whatever the program wrote before its end is then found below.
+                is_over = self._has_ended()
+                ready = selector.select(0 if is_over else min(left, _LOOK_SECONDS))
+                for key, _ in ready:
                     if not self._take(key.fd, is_stdout=key.fileobj is self._process.stdout):
                         selector.unregister(key.fileobj)
                 if len(self.stdout) > self._limit:
                     return Ending.TOO_MUCH_OUTPUT
+                if is_over and (not ready or time.monotonic() > self._over_at + _DRAIN_SECONDS):
+                    break
         return Ending.EXITED
+
+    def _has_ended(self) -> bool:
+        """Tell whether the program has ended, without reaping it: its process id stays taken."""
+        if self._over_at == 0.0:
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            if os.waitid(os.P_PID, self._process.pid, flags) is not None:
+                self._over_at = time.monotonic()
+        return self._over_at != 0.0
 
     def _take(self, descriptor: int, *, is_stdout: bool) -> bool:
         chunk = os.read(descriptor, _READ_BYTES)
@@ -159,14 +182,13 @@ class _Reader:
         return bool(chunk)
 
     def finish(self, ending: Ending) -> int | None:
-        """Return the exit code, killing what still runs; ``None`` if it outlives even that."""
+        """Return the exit code, ending whatever still runs; ``None`` if the program itself did."""
         if ending is Ending.EXITED:
-            try:
-                return self._process.wait(max(0.0, self._deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
+            while not self._has_ended() and time.monotonic() < self._deadline:
+                time.sleep(_SHORT_SECONDS)
+        ended = self._has_ended()
         kill_group(self._process)
-        return None
+        return self._process.returncode if ended else None
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

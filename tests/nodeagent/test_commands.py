@@ -57,13 +57,30 @@ def test_at_the_deadline_the_program_and_its_children_are_gone(tmp_path: Path) -
     assert not is_running(note.read_text().strip())
 
 
-def test_a_child_that_keeps_the_pipe_open_does_not_outlast_the_deadline() -> None:
+@pytest.mark.parametrize("child", ["sleep 60", "yes"])
+def test_a_child_left_behind_is_neither_waited_for_nor_left(tmp_path: Path, child: str) -> None:
+    note = tmp_path / "pid"
     started = time.monotonic()
 
-    result = HostRunner().run(sh("sleep 60 & exit 0", deadline_seconds=0.3))
+    result = HostRunner().run(sh(f"{child} >&2 & echo $! > {note}; echo spec; exit 3"))
 
-    assert result.ending is Ending.TIMED_OUT
+    assert (result.ending, result.exit_code, result.stdout) == (Ending.EXITED, 3, b"spec\n")
     assert time.monotonic() - started < 5
+    assert not is_running(note.read_text().strip())
+
+
+def test_all_that_the_program_wrote_is_there_though_a_child_keeps_the_pipe_open() -> None:
+    script = "sleep 60 & exec head -c 300000 /dev/zero"
+
+    result = HostRunner().run(sh(script, limit=400_000))
+
+    assert (result.exit_code, len(result.stdout)) == (0, 300_000)
+
+
+def test_a_program_that_closes_its_pipes_and_goes_on_ends_at_its_deadline() -> None:
+    result = HostRunner().run(sh("exec >&- 2>&-; sleep 60", deadline_seconds=0.3))
+
+    assert (result.ending, result.exit_code) == (Ending.TIMED_OUT, None)
 
 
 def test_more_output_than_allowed_ends_the_program() -> None:
