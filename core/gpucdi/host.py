@@ -10,8 +10,10 @@ Every path that goes in or comes out is a *host path*: absolute, as the node wri
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import errno
+import itertools
 import json
 import os
 import posixpath
@@ -25,6 +27,10 @@ READ_LIMIT_BYTES = 16 * 1024 * 1024
 LIST_LIMIT = 200_000
 # Linux gives up after 40 links (include/linux/namei.h, MAXSYMLINKS).
 LINK_LIMIT = 40
+# PATH_MAX (include/uapi/linux/limits.h) counts the closing NUL.
+PATH_LIMIT_BYTES = 4096
+_SLASH = "/"
+_DIRECTORY_ONLY = frozenset({".", "..", _SLASH})
 
 
 class FileKind(enum.Enum):
@@ -50,6 +56,7 @@ class FileStat:
     inode: int = 0
     major: int = 0
     minor: int = 0
+    ctime_ns: int = 0
 
     @property
     def is_device(self) -> bool:
@@ -76,6 +83,17 @@ class CaptureFacts:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The names in a directory; ``is_cut`` when it has more than :data:`LIST_LIMIT` of them.
+
+    Which names of such a directory are there is the file system's choice.
+    """
+
+    names: list[str]
+    is_cut: bool = False
+
+
 class FileTooLargeError(OSError):
     """A regular file is larger than the caller's bound; nothing of it was read."""
 
@@ -100,11 +118,31 @@ def _from_os(found: os.stat_result) -> FileStat:
         inode=found.st_ino,
         major=os.major(found.st_rdev),
         minor=os.minor(found.st_rdev),
+        ctime_ns=found.st_ctime_ns,
     )
 
 
 def _error(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
+
+
+def _steps(path: str) -> list[str]:
+    """Return the parts of a path, last one first; a slash at its end is a part of its own.
+
+    Raises what the kernel says to a path that cannot be one.
+    """
+    try:
+        length = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise _error(errno.EINVAL, path) from None
+    if "\0" in path:
+        raise _error(errno.EINVAL, path)
+    if length >= PATH_LIMIT_BYTES:
+        raise _error(errno.ENAMETOOLONG, path)
+    steps = [part for part in path.split("/") if part]
+    if steps and path.endswith("/"):
+        steps.append(_SLASH)
+    return steps[::-1]
 
 
 def normal(path: str) -> str:
@@ -152,9 +190,11 @@ class HostTree:
         """Follow every link in ``path`` and return the host path it ends at.
 
         A missing last part is kept, as are the parts behind the first missing one, so that the
-        answer can be compared with other host paths and used to create the file.
+        answer can be compared with other host paths and used to create the file. ``..`` and ``.``
+        behind a missing part are an error, as for the kernel; slashes at the end of ``path`` ask
+        for nothing, as for ``mkdir``.
         """
-        return self._resolve(path, follow_last=True)
+        return self._resolve(path.rstrip("/"), follow_last=True)
 
     def exists(self, path: str) -> bool:
         """Tell whether ``path`` leads to anything; an unreadable parent counts as no."""
@@ -181,14 +221,20 @@ class HostTree:
 
     def listdir(self, path: str) -> list[str]:
         """Return the names in a directory in byte order; at most :data:`LIST_LIMIT` of them."""
+        return self.listing(path).names
+
+    def listing(self, path: str) -> Listing:
+        """Return the names in a directory in byte order, and whether there are more of them."""
         real = self._resolve(path, follow_last=True)
+        cut = False
+        names: set[str] = set()
         try:
             with os.scandir(self._place(real)) as entries:
-                names = {entry.name for entry, _ in zip(entries, range(LIST_LIMIT), strict=False)}
+                names.update(entry.name for entry in itertools.islice(entries, LIST_LIMIT))
+                cut = next(entries, None) is not None
         except OSError as error:
             if not self._has_captured_child(real):
                 raise _error(error.errno or errno.EIO, path) from None
-            names = set()
         prefix = real.rstrip("/") + "/"
         names.update(
             device[len(prefix) :].split("/", 1)[0]
@@ -197,7 +243,7 @@ class HostTree:
         )
         if real == "/" and not self._live:
             names.discard(CAPTURE_NAME)
-        return sorted(names, key=os.fsencode)
+        return Listing(sorted(names, key=os.fsencode), cut)
 
     def read(self, path: str, limit_bytes: int = READ_LIMIT_BYTES) -> bytes:
         """Return a regular file's content.
@@ -247,40 +293,49 @@ class HostTree:
         except OSError as error:
             if self._has_captured_child(real):
                 return FileStat(kind=FileKind.DIRECTORY, mode=0o755)
+            if any(real.startswith(f"{device}/") for device in self.capture.devices):
+                raise _error(errno.ENOTDIR, path) from None
             raise _error(error.errno or errno.EIO, path) from None
         mode = self.capture.modes.get(real)
-        if mode is None:
-            return found
-        return FileStat(
-            kind=found.kind,
-            mode=mode,
-            size_bytes=found.size_bytes,
-            mtime_ns=found.mtime_ns,
-            inode=found.inode,
-        )
+        return found if mode is None else dataclasses.replace(found, mode=mode)
 
     def _resolve(self, path: str, *, follow_last: bool) -> str:
         # `..` is applied after links are followed, as the kernel does, never lexically.
-        waiting = [part for part in path.split("/") if part not in {"", "."}][::-1]
-        done: list[str] = []
+        waiting = _steps(path)
+        done = ""
         links = 0
         while waiting:
             part = waiting.pop()
-            if part == "..":
-                if done:
-                    done.pop()
+            if part in _DIRECTORY_ONLY:
+                self._require_directory(done, part, path)
+                done = done.rpartition("/")[0] if part == ".." else done
                 continue
-            target = self._link_target("/" + "/".join([*done, part]))
+            real = f"{done}/{part}"
+            if len(real) >= PATH_LIMIT_BYTES:
+                raise _error(errno.ENAMETOOLONG, path)
+            target = self._link_target(real)
             if target is None or (not waiting and not follow_last):
-                done.append(part)
+                done = real
                 continue
             links += 1
             if links > LINK_LIMIT:
                 raise _error(errno.ELOOP, path)
             if target.startswith("/"):
-                done.clear()
-            waiting.extend([step for step in target.split("/") if step not in {"", "."}][::-1])
-        return "/" + "/".join(done)
+                done = ""
+            waiting.extend(_steps(target))
+        return done or "/"
+
+    def _require_directory(self, real: str, step: str, path: str) -> None:
+        """Raise what the kernel says to ``step`` behind something that it cannot enter."""
+        if not real or self._has_captured_child(real):
+            return
+        if real in self.capture.devices:
+            raise _error(errno.ENOTDIR, path)
+        try:
+            # A slash asks for a directory, a dot for one that may be searched as well.
+            os.lstat(self._prefix + real + ("/" if step == _SLASH else "/."))
+        except OSError as error:
+            raise _error(error.errno or errno.EIO, path) from None
 
     def _link_target(self, real: str) -> str | None:
         if real in self.capture.devices:

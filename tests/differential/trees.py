@@ -89,6 +89,22 @@ KEYS = ("cdiVersion", "kind", "devices", "containerEdits", "annotations", "name"
         "Kind", "KIND", "CDIVERSION", "additionalGIDs", "Name", "<<", "1", "true", "~", "schemata",
         "enableMonitoring", "enableCMT", "closID", "{a: b}", "[a]", "? a", "!!binary a2luZA==", "\u212aind", "device\u017f")  # fmt: skip
 EXTENSIONS = (".yaml", ".json", ".yml", ".YAML", "", ".yaml~", ".tmp", ".Json")
+# The kernel refuses `..`, `.` and a slash at the end behind what is missing or no directory.
+LINK_TARGETS = (
+    *(
+        "nowhere",
+        "a.yaml",
+        "b.json",
+        ".",
+        "../etc/a.yaml",
+        "../etc/",
+        "nosuch/../a.yaml",
+        "a.yaml/",
+    ),
+    *("a.yaml/.", "a.yaml/../b.json", "b.json/..", "q/../a.yaml", "q/../../etc/b.json", "nosuch/."),
+    *("./a.yaml", ".//.//b.json", "nosuch/x", "a.yaml/x", "q/", "..", "../real-etc/../etc/a.yaml"),
+    *("x.yaml/../a.yaml", "z.yaml/../b.json", "../opt.yaml/../etc/a.yaml", "../run/./a.yaml"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +358,8 @@ class _Writer:
         anchor = ""
         if not self.anchored and _chance(self.draw, 10):
             self.anchored, anchor = True, " &a"
+        if _chance(self.draw, 120):
+            anchor += _pick(self.draw, (" !!null", " !!map", " !!seq", " !x", " !!str"))
         if isinstance(value[0], tuple):
             lines = [f"{' ' * indent}{key}:{self.block(item, indent + 2)}" for key, item in value]
         else:
@@ -410,6 +428,8 @@ def spec_bytes(draw: Draw) -> bytes:
     if _chance(draw, 60):
         data = draw.choice(
             (
+                b"!!null\n" + text.encode("utf-8", "surrogatepass"),
+                b"!!map\n" + text.encode("utf-8", "surrogatepass"),
                 b"",
                 b"\xff\xfe",
                 b"null",
@@ -556,8 +576,9 @@ class _Layout:
         path = f"{place}/{name}"
         shape = draw.integer(0, 39)
         if shape == 36:
-            targets = ("nowhere", "a.yaml", "b.json", ".", "../etc/a.yaml", name)
-            self.links[path] = draw.choice(targets)
+            self.links[path] = draw.choice((*LINK_TARGETS, name))
+            if _chance(draw, 2):
+                self.folders.append(f"{place}/q")
         elif shape == 37:
             self.folders.append(path)
             self.files[f"{path}/x.yaml"] = spec_bytes(draw)
