@@ -11,6 +11,7 @@ from .cached import CachedReader
 from .dump import dump_spec
 from .library import NEWEST, SUPPORTED, Library
 from .lint import LintFinding, LintRule, injection_error, lint_spec
+from .loading import FILE_LIMIT, LOAD_LIMIT_BYTES, SPEC_LIMIT_BYTES, is_spec_name
 from .model import (
     ContainerEdits,
     Device,
@@ -36,7 +37,7 @@ from .names import (
     validate_vendor,
 )
 from .outcome import Accepted, Crashes, Rejected, SpecOutcome, Stage, decode_spec
-from .reader import DEFAULT_SPEC_DIRS, FILE_LIMIT, SPEC_LIMIT_BYTES, Reader, is_spec_name
+from .reader import DEFAULT_SPEC_DIRS, Reader
 from .readers import reader_library
 from .registry import (
     DirectoryState,
@@ -54,6 +55,7 @@ from .writing import Filesystem, RealFilesystem, write_spec
 __all__ = [
     "DEFAULT_SPEC_DIRS",
     "FILE_LIMIT",
+    "LOAD_LIMIT_BYTES",
     "NEWEST",
     "SPEC_LIMIT_BYTES",
     "SUPPORTED",

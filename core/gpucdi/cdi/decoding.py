@@ -1,6 +1,6 @@
-"""What both decoders share: failures, the alias count, and building the model from raw values.
+"""What both decoders share: failures, the bounds, and building the model from raw values.
 
-Owns: the intermediate form (nested dicts by attribute, as a Go struct would hold it) and its way
+Owns: the bounds on what a small text can be blown up to, the intermediate form (nested dicts by attribute, as a Go struct would hold it) and its way
 into :mod:`gpucdi.cdi.model`. Must not know: either decoder's rules.
 """
 
@@ -12,13 +12,16 @@ from types import MappingProxyType
 from typing import cast
 
 from .gotext import from_bytes
-from .nodetypes import AliasNode, Node
+from .nodetypes import AliasNode, Node, OverBoundError, ScalarNode
 from .schema import Scalar, Sequence, Struct, Type
 
 Raw = dict[str, object]
 """A struct's fields by attribute; a field that was never set is absent."""
 
 _ALIAS_FEW, _ALIAS_MANY = 400_000, 4_000_000
+ALIASED_LIMIT_BYTES = 1024 * 1024
+ERROR_LINES_LIMIT = 1000
+ERROR_TEXT_LIMIT = 256 * 1024
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 
 
@@ -26,27 +29,57 @@ class DecodeError(ValueError):
     """The file is not a spec; the message is what follows ``failed to unmarshal CDI Spec: ``."""
 
 
+class ErrorLines:
+    """The errors of one file, which the library lists one a line, however many there are.
+
+    Raises :class:`~gpucdi.cdi.nodetypes.OverBoundError` for more than :data:`ERROR_LINES_LIMIT`
+    lines or :data:`ERROR_TEXT_LIMIT` characters.
+    """
+
+    __slots__ = ("_characters", "lines")
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._characters = 0
+
+    def add(self, line: str) -> None:
+        """Keep one line."""
+        self.make_room(1, len(line))
+        self.lines.append(line)
+        self._characters += len(line)
+
+    def make_room(self, count: int, characters: int) -> None:
+        """Raise if so many lines with so many characters altogether are too much, before any is made."""
+        if len(self.lines) + count > ERROR_LINES_LIMIT:
+            raise OverBoundError(f"more than {ERROR_LINES_LIMIT} errors")
+        if self._characters + characters > ERROR_TEXT_LIMIT:
+            raise OverBoundError(f"the text of its errors is longer than {ERROR_TEXT_LIMIT}")
+
+
 class AliasGuard:
     """go-yaml's protection against aliases that contain themselves or grow without measure.
 
-    Source: ``go-yaml/yaml`` decode.go, ``allowedAliasRatio``; the same in v2 and v3. Where a text
-    has no alias, nothing need be counted, and ``counts`` is false.
+    Source: ``go-yaml/yaml`` decode.go, ``allowedAliasRatio``; the same in v2 and v3. It counts
+    nodes; the text that they hold is bounded here, by :data:`ALIASED_LIMIT_BYTES`. Where a text has
+    no alias, nothing need be counted, and ``counts`` is false.
     """
 
-    __slots__ = ("_active", "_aliased", "_depth", "_seen", "counts")
+    __slots__ = ("_active", "_aliased", "_aliased_bytes", "_depth", "_seen", "counts")
 
     def __init__(self, *, counts: bool) -> None:
         self.counts = counts
         self._active: set[int] = set()
         self._seen = 0
         self._aliased = 0
+        self._aliased_bytes = 0
         self._depth = 0
 
-    def count(self) -> None:
+    def count(self, node: Node | None = None) -> None:
         """Count one decoded node."""
         self._seen += 1
         if self._depth:
             self._aliased += 1
+            self.repeat(node)
             if self._aliased > 100 and self._seen > 1000:  # noqa: PLR2004 - go-yaml's numbers
                 self._check_ratio()
 
@@ -59,6 +92,15 @@ class AliasGuard:
             allowed = 0.99 - 0.89 * (self._seen - _ALIAS_FEW) / (_ALIAS_MANY - _ALIAS_FEW)
         if self._aliased / self._seen > allowed:
             raise DecodeError("yaml: document contains excessive aliasing")
+
+    def repeat(self, node: Node | None) -> None:
+        """Count the text of a node that an alias repeats."""
+        if isinstance(node, ScalarNode):
+            self._aliased_bytes += len(node.value)
+            if self._aliased_bytes > ALIASED_LIMIT_BYTES:
+                raise OverBoundError(
+                    f"aliases repeat more than {ALIASED_LIMIT_BYTES} bytes of text"
+                )
 
     def enter(self, alias: AliasNode) -> Node:
         """Follow ``alias``; :meth:`leave` must be called when its target is decoded."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from .decoding import AliasGuard, DecodeError, Raw, binary
+from .decoding import AliasGuard, DecodeError, ErrorLines, Raw, binary
 from .gotext import printable, quote
 from .nodetypes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 from .scalars import (
@@ -60,7 +60,7 @@ class _Converter:
     """Nodes to JSON values; scalars become text where the target field is a string."""
 
     def __init__(self, *, capital_unsupported: bool, aliases: bool) -> None:
-        self.duplicates: list[str] = []
+        self.duplicates = ErrorLines()
         self.unsupported_key: str | None = None
         self.has_unsupported_value = False
         self.guard = AliasGuard(counts=aliases)
@@ -68,8 +68,8 @@ class _Converter:
 
     def check(self, value: Json) -> None:
         """Raise what went wrong on the way to ``value``, in the order in which the three steps would have met it."""
-        if self.duplicates:
-            listed = "\n  ".join(self.duplicates)
+        if self.duplicates.lines:
+            listed = "\n  ".join(self.duplicates.lines)
             problem = f"yaml: unmarshal errors:\n  {listed}"
         elif self.unsupported_key is not None:
             problem = self.unsupported_key
@@ -81,7 +81,7 @@ class _Converter:
 
     def value(self, node: Node, target: Type | None) -> Json:
         if self.guard.counts:
-            self.guard.count()
+            self.guard.count(node)
         kind = type(node)
         if kind is ScalarNode:
             return self._scalar(cast("ScalarNode", node), target)
@@ -126,7 +126,7 @@ class _Converter:
                 text = self._unsupported(key, value)
             identity = (type(key).__name__, key)
             if identity in seen:
-                self.duplicates.append(
+                self.duplicates.add(
                     f"line {value_node.line}: key {_go_syntax(key)} already set in map"
                 )
                 continue
@@ -140,6 +140,7 @@ class _Converter:
         while isinstance(node, AliasNode):
             self.guard.count()
             node = node.target
+            self.guard.repeat(node)
         if isinstance(node, ScalarNode):
             return _generic(node)
         value = self.value(node, None)

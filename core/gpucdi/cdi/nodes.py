@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import yaml
@@ -66,29 +67,47 @@ class _Unsure:
 
 
 _UNSURE = _Unsure()
-_KEPT_BYTES = 256 * 1024
+# Nodes take up to a hundred times the memory of their text.
+_KEPT_BYTES = 32 * 1024
+EXACT_LIMIT_BYTES = 128 * 1024
 
 
 class _UnsureError(Exception):
     """libyaml met something that go-yaml should judge."""
 
 
-def first_document(data: bytes, *, v3: bool) -> Node | None:
-    """Return the root of the first document, or ``None`` for a stream without a document.
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The first document; ``root`` is ``None`` for a stream without one.
+
+    ``was_slow`` tells that libyaml could not be trusted with it.
+    """
+
+    root: Node | None
+    was_slow: bool = False
+
+
+def first_document(data: bytes, *, v3: bool) -> Document:
+    """Return the first document of a text.
 
     Raises :class:`~gpucdi.cdi.nodetypes.UnreadableYamlError` for what go-yaml v2 (or v3) cannot
-    parse and :class:`~gpucdi.cdi.nodetypes.OverBoundError` for what this package refuses to. What
+    parse and :class:`~gpucdi.cdi.nodetypes.OverBoundError` for what this package refuses to, such
+    as more than :data:`EXACT_LIMIT_BYTES` that only the port of go-yaml can be trusted with. What
     follows the document's end counts as far as go-yaml looks ahead. Nodes are shared between
     calls and must not be changed.
     """
     keep = len(data) <= _KEPT_BYTES
     found = _kept_fast(data) if keep else _fast(data)
     if not isinstance(found, _Unsure):
-        return found
+        return Document(found)
+    if len(data) > EXACT_LIMIT_BYTES:
+        raise OverBoundError(
+            f"larger than {EXACT_LIMIT_BYTES} bytes and written in a way that takes long to read"
+        )
     exact = _kept_exact(data, v3) if keep else _exact(data, v3)
     if isinstance(exact, Exception):
         raise exact.with_traceback(None)
-    return exact
+    return Document(exact, was_slow=True)
 
 
 def _fast(data: bytes) -> Node | _Unsure | None:
@@ -110,7 +129,7 @@ def _exact(data: bytes, v3: bool) -> Node | Exception | None:
 
 # The readers of a node load the same files one after the other, each with its own version.
 _kept_fast = functools.lru_cache(maxsize=32)(_fast)
-_kept_exact = functools.lru_cache(maxsize=32)(_exact)
+_kept_exact = functools.lru_cache(maxsize=8)(_exact)
 
 
 def _events(parser: _EventSource) -> Iterator[Event]:

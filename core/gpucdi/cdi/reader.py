@@ -1,7 +1,7 @@
 """Reading spec directories as a given version of the library does.
 
-Owns: the two scan algorithms, merging by priority, conflicts, and the bounds on files. Must not
-know: which program the reader is.
+Owns: the two scan algorithms, merging by priority, conflicts. Must not know: which program the
+reader is, how a file is read.
 
 Source: ``cncf-tags/container-device-interface`` pkg/cdi/spec-dirs.go and cache.go ``refresh``.
 """
@@ -9,36 +9,31 @@ Source: ``cncf-tags/container-device-interface`` pkg/cdi/spec-dirs.go and cache.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gpucdi.host import FileKind, FileTooLargeError, HostTree, normal
+from gpucdi.host import LIST_LIMIT, FileKind, HostTree, Listing, normal
 
-from .claims import claims_of
 from .gotext import quote
 from .library import Library
+from .loading import (
+    FILE_LIMIT,
+    LOAD_LIMIT_BYTES,
+    PEEK_LIMIT,
+    UNREAD_LIMIT,
+    UNREAD_LIMIT_BYTES,
+    Loader,
+    extension,
+    is_spec_name,
+    select,
+)
 from .model import Spec
-from .outcome import Crashes, Rejected, SpecOutcome, Stage, decode_spec
+from .outcome import Crashes, Rejected
 from .registry import DirectoryState, RegisteredDevice, Registry, SpecDirectory, SpecFile
 from .view import View, go_text, is_not_found
 
 DEFAULT_SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
-SPEC_LIMIT_BYTES = 4 * 1024 * 1024
-FILE_LIMIT = 1024
-_EXTENSIONS = frozenset({".yaml", ".json"})
 _NEARLY = frozenset({".yml", ".YAML", ".YML", ".JSON", ".Yaml", ".Json"})
-
-
-def extension(name: str) -> str:
-    """Return Go's ``filepath.Ext``: from the last dot of the last part, even if that starts it."""
-    last = name.rsplit("/", 1)[-1]
-    dot = last.rfind(".")
-    return last[dot:] if dot >= 0 else ""
-
-
-def is_spec_name(name: str) -> bool:
-    """Tell whether readers load a file of this name."""
-    return extension(name) in _EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +84,25 @@ class _Scan:
         self.view = View(host, overlay)
         self.unlimited = View(host, overlay, as_root=True)
         self.directories: list[SpecDirectory] = []
-        self.files: list[SpecFile] = []
-        self.unread: list[SpecFile] = []
+        self.read = Loader(self.view, self.library, FILE_LIMIT, LOAD_LIMIT_BYTES)
+        # Counted apart: what no reader takes must not cost a reader its files.
+        self.unread = Loader(self.unlimited, self.library, UNREAD_LIMIT, UNREAD_LIMIT_BYTES)
+        self.peeks = 0
 
     def registry(self) -> Registry:
         self._scan()
-        merged = _Merge(self.files)
-        crash = next((file for file in self.files if isinstance(file.outcome, Crashes)), None)
+        files = self.read.files
+        merged = _Merge(files)
+        crash = next((file for file in files if isinstance(file.outcome, Crashes)), None)
         return Registry(
             reader=self.reader,
             devices={} if crash else merged.devices,
-            files=tuple(self.files),
+            files=tuple(files),
             errors={path: tuple(texts) for path, texts in merged.errors.items()},
             conflicts={name: tuple(sorted(paths)) for name, paths in merged.conflicts.items()},
             directories=tuple(self.directories),
             shadowed={name: tuple(paths) for name, paths in merged.shadowed.items()},
-            unread=tuple(self.unread),
+            unread=tuple(self.unread.files),
             crash=crash,
         )
 
@@ -135,116 +133,97 @@ class _Scan:
             raise _ScanAbortedError(_state_of(error), go_text(error)) from None
         if found.kind is not FileKind.DIRECTORY:
             if is_spec_name(path):
-                self._add(path, posixpath.dirname(path), priority)
+                self.read.add(path, posixpath.dirname(path), priority)
             is_link = found.kind is FileKind.SYMLINK
             state = DirectoryState.SYMLINK_NOT_READ if is_link else DirectoryState.NOT_A_DIRECTORY
             return state, ""
         try:
-            names = self.view.listdir(path)
+            listing = self.view.listing(path)
         except OSError as error:
             return DirectoryState.UNREADABLE, go_text(error)
-        for name in names:
-            each = posixpath.join(path, name)
-            try:
-                kind = self.view.lstat(each).kind
-            except OSError as error:
-                if is_not_found(error):
-                    continue
-                raise _ScanAbortedError(DirectoryState.UNREADABLE, go_text(error)) from None
-            self._entry(each, path, priority, kind)
-        return DirectoryState.READ, ""
+        return DirectoryState.READ, self._entries(listing, path, priority, self._kind_or_abort)
+
+    def _kind_or_abort(self, path: str) -> FileKind | None:
+        try:
+            return self.view.lstat(path).kind
+        except OSError as error:
+            if is_not_found(error):
+                return None
+            raise _ScanAbortedError(DirectoryState.UNREADABLE, go_text(error)) from None
 
     def _read_dir(self, path: str, priority: int) -> tuple[DirectoryState, str]:
         """Do what ``os.ReadDir`` and the loop over it do (from 1.1.1)."""
         try:
-            names = self.view.listdir(path)
+            listing = self.view.listing(path)
         except OSError as error:
             if is_not_found(error):
                 return DirectoryState.MISSING, ""
             raise _ScanAbortedError(_state_of(error), go_text(error)) from None
-        for name in names:
-            each = posixpath.join(path, name)
-            try:
-                kind = self.view.lstat(each).kind
-            except OSError:
-                # The kind comes with the entry, also where the directory may not be entered.
-                kind = FileKind.FILE
-            self._entry(each, path, priority, kind)
-        return DirectoryState.READ, ""
+        return DirectoryState.READ, self._entries(listing, path, priority, self._kind_or_file)
 
-    def _entry(self, path: str, directory: str, priority: int, kind: FileKind) -> None:
-        if kind is FileKind.DIRECTORY:
-            self._peek_into(path, directory, priority)
-        elif is_spec_name(path):
-            self._add(path, directory, priority)
-        elif extension(path) in _NEARLY:
-            self.unread.append(self._load(path, directory, priority, self.unlimited))
+    def _kind_or_file(self, path: str) -> FileKind | None:
+        try:
+            return self.view.lstat(path).kind
+        except OSError:
+            # The kind comes with the entry, also where the directory may not be entered.
+            return FileKind.FILE
 
-    def _add(self, path: str, directory: str, priority: int) -> None:
-        self.files.append(self._load(path, directory, priority, self.view))
-
-    def _load(self, path: str, directory: str, priority: int, view: View) -> SpecFile:
-        if len(self.files) + len(self.unread) >= FILE_LIMIT:
-            reason = f"not looked at: more than {FILE_LIMIT} spec files"
-            return SpecFile(path, directory, priority, Rejected(reason, Stage.BOUND))
-        read = _read(view, path)
-        if not isinstance(read, bytes):
-            return SpecFile(path, directory, priority, read)
-        outcome = decode_spec(read, path, self.library)
-        kind, names = claims_of(read, outcome)
-        return SpecFile(path, directory, priority, outcome, kind, names)
+    def _entries(
+        self,
+        listing: Listing,
+        directory: str,
+        priority: int,
+        kind_of: Callable[[str], FileKind | None],
+    ) -> str:
+        """Take up a directory's entries; return what was left out, if anything was."""
+        selection = select(listing.names, self.read.room)
+        for name in selection.names:
+            path = posixpath.join(directory, name)
+            kind = kind_of(path)
+            if kind is FileKind.DIRECTORY:
+                self._peek_into(path, directory, priority)
+            elif kind is not None and is_spec_name(name):
+                self.read.add(path, directory, priority)
+            elif kind is not None and extension(name) in _NEARLY and self.unread.room:
+                self.unread.add(path, directory, priority)
+        left_out = [posixpath.join(directory, name) for name in selection.specs_left_out]
+        self.read.leave_out(left_out, directory, priority)
+        notes = []
+        if listing.is_cut:
+            notes.append(f"only {LIST_LIMIT} of its names were looked at")
+        if left_out:
+            notes.append(f"{len(left_out)} spec files were not looked at")
+        if selection.others_left_out:
+            notes.append(f"{selection.others_left_out} other names were not looked at")
+        return ", ".join(notes)
 
     def _peek(self, path: str, priority: int) -> None:
         """Judge the files of a directory that the reader does not read, to explain refusals."""
-        try:
-            names = self.unlimited.listdir(path)
-        except OSError:
-            return
-        seen = {file.path for file in self.files}
-        for name in names:
-            each = posixpath.join(path, name)
-            if is_spec_name(name) and each not in seen:
-                self.unread.append(self._load(each, path, priority, self.unlimited))
+        seen = {file.path for file in self.read.files}
+        for each in self._spec_paths(path):
+            if self.unread.room and each not in seen:
+                self.unread.add(each, path, priority)
 
     def _peek_into(self, path: str, directory: str, priority: int) -> None:
+        self.peeks += 1
+        if self.peeks > PEEK_LIMIT:
+            return
+        for each in self._spec_paths(path):
+            if self.unread.room:
+                self.unread.add(each, directory, priority)
+
+    def _spec_paths(self, path: str) -> Iterator[str]:
         try:
-            names = self.unlimited.listdir(path)
+            names = self.unlimited.listing(path).names
         except OSError:
             return
-        for name in filter(is_spec_name, names):
-            each = posixpath.join(path, name)
-            self.unread.append(self._load(each, directory, priority, self.unlimited))
+        yield from (posixpath.join(path, name) for name in names if is_spec_name(name))
 
 
 def _state_of(error: OSError) -> DirectoryState:
     if isinstance(error, NotADirectoryError):
         return DirectoryState.NOT_A_DIRECTORY
     return DirectoryState.UNREADABLE
-
-
-def _read(view: View, path: str) -> bytes | SpecOutcome:
-    quoted = quote(path)
-    try:
-        kind = view.stat(path).kind
-        if kind is FileKind.DIRECTORY:
-            # Opening comes before reading: a directory that may not be read is refused earlier.
-            view.listdir(path)
-        if kind is FileKind.FIFO:
-            return Crashes(f"opening the FIFO {path} blocks the reader for ever")
-        if kind is FileKind.SOCKET:
-            text = f"open {path}: no such device or address"
-            return Rejected(f"failed to read CDI Spec {quoted}: {text}", Stage.READ)
-        if kind in {FileKind.CHAR_DEVICE, FileKind.BLOCK_DEVICE}:
-            return Rejected(f"{quoted} is a device, which is never opened", Stage.BOUND)
-        return view.read(path, SPEC_LIMIT_BYTES)
-    except FileTooLargeError:
-        return Rejected(f"{quoted} is larger than {SPEC_LIMIT_BYTES} bytes", Stage.BOUND)
-    except OSError as error:
-        if is_not_found(error):
-            return Rejected(f"open {path}: no such file or directory", Stage.READ)
-        step = "read" if isinstance(error, IsADirectoryError) else "open"
-        text = f"{step} {path}: {go_text(error)}"
-        return Rejected(f"failed to read CDI Spec {quoted}: {text}", Stage.READ)
 
 
 class _Merge:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .reader import Reader
 
 
+_SHOWN_FILES = 3
+
+
 class DirectoryState(enum.Enum):
     """What became of a spec directory during the scan."""
 
@@ -36,7 +39,10 @@ class DirectoryState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SpecDirectory:
-    """One configured directory; ``priority`` is its index, ``detail`` the system's message."""
+    """One configured directory; ``priority`` is its index.
+
+    ``detail`` is the system's message, or for a directory that was read what was left out of it.
+    """
 
     path: str
     priority: int
@@ -98,8 +104,6 @@ class UnresolvedReason(enum.Enum):
     FILE_UNREADABLE = "file unreadable"
     FILE_NOT_SCANNED = "file not scanned"
     """The name is defined where no reader looks: another extension, a sub-directory."""
-    SHADOWED = "shadowed"
-    """Defined, but a directory of higher priority hides that definition; the name resolves."""
     DIRECTORY_NOT_READ = "directory not read"
     NOT_A_LEGAL_NAME = "not a legal name"
 
@@ -253,18 +257,27 @@ class Registry:
                 f"{file.path} defines it, but readers take only .yaml and .json files that lie "
                 "directly in a spec directory",
             )
-        unreadable = tuple(
-            file.path
+        return self._not_judged()
+
+    def _not_judged(self) -> Unresolved | None:
+        """Suspect the files of which nobody knows what they define."""
+        files = tuple(
+            file
             for file in self.files
-            if isinstance(file.outcome, Rejected) and file.outcome.stage is Stage.READ
+            if isinstance(file.outcome, Rejected)
+            and file.outcome.stage in {Stage.READ, Stage.BOUND}
+            and not file.claimed_kind
         )
-        if unreadable:
-            return Unresolved(
-                UnresolvedReason.FILE_UNREADABLE,
-                unreadable,
-                f"no readable file defines it, and {', '.join(unreadable)} cannot be read",
-            )
-        return None
+        if not files:
+            return None
+        shown = "; ".join(_reason(file) for file in files[:_SHOWN_FILES])
+        more = len(files) - _SHOWN_FILES
+        return Unresolved(
+            UnresolvedReason.FILE_UNREADABLE,
+            tuple(file.path for file in files),
+            f"no file that was read defines it, and some were not: {shown}"
+            f"{f'; and {more} more' if more > 0 else ''}",
+        )
 
     def _absent(self, name: str) -> Unresolved:
         kind = name.partition("=")[0]
@@ -280,3 +293,7 @@ class Registry:
         return Unresolved(
             UnresolvedReason.NO_SUCH_KIND, (), f"no file in {read or 'any directory'} has {kind}"
         )
+
+
+def _reason(file: SpecFile) -> str:
+    return file.outcome.reason if isinstance(file.outcome, Rejected) else file.path

@@ -12,7 +12,7 @@ import posixpath
 import stat
 from collections.abc import Mapping
 
-from gpucdi.host import FileKind, FileStat, HostTree, normal
+from gpucdi.host import FileKind, FileStat, FileTooLargeError, HostTree, Listing, normal
 
 _NOT_FOUND = frozenset({errno.ENOENT})
 
@@ -29,7 +29,7 @@ class View:
         self.host = host
         self._limited = host.capture.read_as_uid != 0 and not as_root
         self._changed: dict[str, bytes | None] = {
-            self._place(path): content for path, content in overlay.items()
+            self._key(path): content for path, content in overlay.items()
         }
         self._added: dict[str, set[str]] = {}
         for path, content in self._changed.items():
@@ -42,7 +42,8 @@ class View:
             place = self._place(path)
             if place in self._changed:
                 return self._laid_over(place, path)
-            if self._is_added_directory(self.host.realpath(path)):
+            # A link that leads to the new directory stays a link.
+            if self._is_added_directory(place):
                 return FileStat(kind=FileKind.DIRECTORY, mode=0o755)
         if self._limited:
             self._check(posixpath.dirname(normal(path)), stat.S_IXOTH, path)
@@ -59,36 +60,48 @@ class View:
                 return FileStat(kind=FileKind.DIRECTORY, mode=0o755)
         return self.host.stat(path)
 
-    def listdir(self, path: str) -> list[str]:
-        """Return a directory's names in byte order."""
+    def listing(self, path: str) -> Listing:
+        """Return a directory's names in byte order, and whether there are more."""
         if self._limited:
             self._check(path, stat.S_IROTH, path)
         if not self._changed:
-            return self.host.listdir(path)
+            return self.host.listing(path)
         real = self.host.realpath(path)
         try:
-            names = set(self.host.listdir(path))
+            found = self.host.listing(path)
         except FileNotFoundError:
             if not self._is_added_directory(real):
                 raise
-            names = set()
+            found = Listing([])
         names = {
-            name for name in names if self._changed.get(posixpath.join(real, name), b"") is not None
+            name
+            for name in found.names
+            if self._changed.get(posixpath.join(real, name), b"") is not None
         }
-        return sorted(names | self._added.get(real, set()), key=os.fsencode)
+        return Listing(sorted(names | self._added.get(real, set()), key=os.fsencode), found.is_cut)
 
     def read(self, path: str, limit_bytes: int) -> bytes:
-        """Return a regular file's content, at most ``limit_bytes`` of it."""
+        """Return a regular file's content, also one that is laid over, up to ``limit_bytes``."""
         if self._changed:
             for place in (self._place(path), self.host.realpath(path)):
                 if place in self._changed:
                     content = self._changed[place]
                     if content is None:
                         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                    if len(content) > limit_bytes:
+                        text = f"larger than {limit_bytes} bytes"
+                        raise FileTooLargeError(errno.EFBIG, text, path)
                     return content
         if self._limited:
             self._check(posixpath.dirname(normal(path)), stat.S_IXOTH, path)
         return self.host.read(path, limit_bytes)
+
+    def _key(self, path: str) -> str:
+        """Return where ``path`` lies; one that the host cannot reach stands for nothing else."""
+        try:
+            return self._place(path)
+        except OSError:
+            return normal(path)
 
     def _place(self, path: str) -> str:
         directory, name = posixpath.split(normal(path))

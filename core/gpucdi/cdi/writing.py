@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from .reader import is_spec_name
+from .loading import is_spec_name
 
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644

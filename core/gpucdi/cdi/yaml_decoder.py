@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from .decoding import AliasGuard, DecodeError, Raw, binary
+from .decoding import AliasGuard, DecodeError, ErrorLines, Raw, binary
 from .gotext import quote, to_bytes
 from .nodetypes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 from .scalars import (
@@ -50,22 +50,22 @@ def decode(root: Node | None, schema: Struct, *, aliases: bool = True) -> Raw | 
         raise DecodeError("EOF")
     decoder = _Decoder(aliases=aliases)
     raw = decoder.decode(root, schema, None)
-    if decoder.errors:
-        listed = "\n  ".join(decoder.errors)
+    if decoder.errors.lines:
+        listed = "\n  ".join(decoder.errors.lines)
         raise DecodeError(f"yaml: unmarshal errors:\n  {listed}")
     return None if raw is _KEEP else cast("Raw | None", raw)
 
 
 class _Decoder:
     def __init__(self, *, aliases: bool) -> None:
-        self.errors: list[str] = []
+        self.errors = ErrorLines()
         self.guard = AliasGuard(counts=aliases)
         self.merged: set[Value] | None = None
 
     def decode(self, node: Node, target: Type, old: object) -> object:
         """Return what the field holds afterwards, or ``_KEEP`` where it keeps ``old``."""
         if self.guard.counts:
-            self.guard.count()
+            self.guard.count(node)
         kind = type(node)
         if kind is ScalarNode:
             return self._scalar(cast("ScalarNode", node), target)
@@ -99,13 +99,15 @@ class _Decoder:
         if tag not in {SEQ, MAP}:
             text = node.value if isinstance(node, ScalarNode) else ""
             shown = f" `{_shortened(text)}`"
-        self.errors.append(f"line {node.line}: cannot unmarshal {tag}{shown} into {target.go_name}")
+        # Told that a collection is null, go-yaml does not look behind the pointer.
+        star = "*" if tag == NULL and getattr(target, "pointer", False) else ""
+        self.errors.add(
+            f"line {node.line}: cannot unmarshal {tag}{shown} into {star}{target.go_name}"
+        )
         return _KEEP
 
     def _sequence(self, node: SequenceNode, target: Type) -> object:
         tag = node.tag or SEQ
-        if tag == NULL and getattr(target, "pointer", False):
-            raise DecodeError("yaml: reflect: call of a nil pointer")
         if type(target) is not Sequence:
             return self._mismatch(node, tag, target)
         items: list[object] = []
@@ -118,7 +120,7 @@ class _Decoder:
     def _mapping(self, node: MappingNode, target: Type, old: object) -> object:
         if not self._keys_are_unique(node):
             return _KEEP
-        if type(target) is Struct:
+        if type(target) is Struct and not (target.pointer and node.tag == NULL):
             raw = cast("Raw", old) if isinstance(old, dict) else {}
             self._struct(node, target, raw)
             return raw
@@ -135,14 +137,16 @@ class _Decoder:
             same = first.setdefault((type(key), _key_value(key)), [])
             clash = clash or bool(same)
             same.append(key)
-        if clash:
-            for (_, text), same in first.items():
-                self.errors.extend(
-                    f"line {later.line}: mapping key {quote(text)} already defined "
-                    f"at line {earlier.line}"
-                    for index, earlier in enumerate(same)
-                    for later in same[index + 1 :]
-                )
+        for (_, text), same in first.items() if clash else ():
+            # Each key is told of each earlier one: the square of a small file is counted first.
+            count = len(same) * (len(same) - 1) // 2
+            self.errors.make_room(count, count * len(text))
+            for index, earlier in enumerate(same):
+                for later in same[index + 1 :]:
+                    self.errors.add(
+                        f"line {later.line}: mapping key {quote(text)} already defined "
+                        f"at line {earlier.line}"
+                    )
         return not clash
 
     def _struct(self, node: MappingNode, target: Struct, raw: Raw) -> None:
@@ -162,12 +166,10 @@ class _Decoder:
                 merged.add(name)
             field = target.fields.get(name)
             if field is None:
-                self.errors.append(
-                    f"line {key.line}: field {name} not found in type {target.go_name}"
-                )
+                self.errors.add(f"line {key.line}: field {name} not found in type {target.go_name}")
                 continue
             if name in done:
-                self.errors.append(
+                self.errors.add(
                     f"line {key.line}: field {name} already set in type {target.go_name}"
                 )
                 continue
@@ -220,6 +222,7 @@ class _Decoder:
         while isinstance(node, AliasNode):
             self.guard.count()
             node = node.target
+            self.guard.repeat(node)
         if isinstance(node, ScalarNode):
             return _resolved(node, tag_of(node))
         kind = "map[string]interface {}" if isinstance(node, MappingNode) else "[]interface {}"

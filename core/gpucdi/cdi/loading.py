@@ -1,0 +1,154 @@
+"""Spec files one by one, within bounds on all of them together.
+
+Owns: reading a file, what stands in for it when it cannot be read, and every bound on how much is
+looked at. Must not know: which directories there are, or who wins.
+
+Source: ``cncf-tags/container-device-interface`` pkg/cdi/spec.go ``ReadSpec``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpucdi.host import FileKind, FileTooLargeError
+
+from .claims import claims_of
+from .gotext import quote
+from .library import Library
+from .nodes import EXACT_LIMIT_BYTES
+from .outcome import Crashes, Judgement, Rejected, SpecOutcome, Stage, judge
+from .registry import SpecFile
+from .view import View, go_text, is_not_found
+
+SPEC_LIMIT_BYTES = 1024 * 1024
+LOAD_LIMIT_BYTES = 4 * 1024 * 1024
+FILE_LIMIT = 1024
+# Names of no spec file are only looked at to explain a refusal, and may be a directory's.
+ENTRY_LIMIT = 1024
+# Files that no reader takes, and sub-directories, are only read to explain a refusal.
+UNREAD_LIMIT = 64
+UNREAD_LIMIT_BYTES = 512 * 1024
+PEEK_LIMIT = 16
+# How much longer a byte takes in the port of go-yaml than in libyaml.
+_SLOWNESS = 16
+_EXTENSIONS = frozenset({".yaml", ".json"})
+
+
+def extension(name: str) -> str:
+    """Return Go's ``filepath.Ext``: from the last dot of the last part, even if that starts it."""
+    last = name.rsplit("/", 1)[-1]
+    dot = last.rfind(".")
+    return last[dot:] if dot >= 0 else ""
+
+
+def is_spec_name(name: str) -> bool:
+    """Tell whether readers load a file of this name."""
+    return extension(name) in _EXTENSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The names of a directory that are looked at, and what was left out.
+
+    ``specs_left_out`` are names of spec files in order, ``others_left_out`` counts other names.
+    """
+
+    names: list[str]
+    specs_left_out: list[str]
+    others_left_out: int
+
+
+def select(names: Sequence[str], room: int = FILE_LIMIT) -> Selection:
+    """Choose the names to look at, among them at most ``room`` names of spec files."""
+    chosen: list[str] = []
+    left_out: list[str] = []
+    others = 0
+    for name in names:
+        if is_spec_name(name):
+            if room > 0:
+                room -= 1
+                chosen.append(name)
+            else:
+                left_out.append(name)
+        else:
+            others += 1
+            if others <= ENTRY_LIMIT:
+                chosen.append(name)
+    return Selection(chosen, left_out, max(others - ENTRY_LIMIT, 0))
+
+
+class Loader:
+    """Judges files as ``view`` shows them and keeps them, up to a number and a size."""
+
+    def __init__(self, view: View, library: Library, file_limit: int, limit_bytes: int) -> None:
+        self.files: list[SpecFile] = []
+        self._view = view
+        self._library = library
+        self._file_limit = file_limit
+        self._limit_bytes = limit_bytes
+        self._left_bytes = limit_bytes
+
+    @property
+    def room(self) -> int:
+        """How many more files may be looked at."""
+        return max(self._file_limit - len(self.files), 0)
+
+    def add(self, path: str, directory: str, priority: int) -> None:
+        """Judge a file and keep it, claims and all."""
+        read = self._read(path)
+        if not isinstance(read, bytes):
+            self.files.append(SpecFile(path, directory, priority, read))
+            return
+        judgement = judge(read, path, self._library)
+        self._left_bytes = max(self._left_bytes - _cost(read, judgement), 0)
+        kind, names = claims_of(read, judgement)
+        self.files.append(SpecFile(path, directory, priority, judgement.outcome, kind, names))
+
+    def leave_out(self, paths: Sequence[str], directory: str, priority: int) -> None:
+        """Keep the first of ``paths`` to tell that none of them was looked at."""
+        if not paths:
+            return
+        others = f" and {len(paths) - 1} more behind it" if len(paths) > 1 else ""
+        reason = f"{quote(paths[0])}{others} not looked at: more than {self._file_limit} spec files"
+        outcome = Rejected(reason, Stage.BOUND)
+        self.files.append(SpecFile(paths[0], directory, priority, outcome))
+
+    def _read(self, path: str) -> bytes | SpecOutcome:
+        quoted = quote(path)
+        try:
+            kind = self._view.stat(path).kind
+            if kind is FileKind.DIRECTORY:
+                # Opening comes before reading: a directory that may not be read is refused earlier.
+                self._view.listing(path)
+            if kind is FileKind.FIFO:
+                return Crashes(f"opening the FIFO {path} blocks the reader for ever")
+            if kind is FileKind.SOCKET:
+                text = f"open {path}: no such device or address"
+                return Rejected(f"failed to read CDI Spec {quoted}: {text}", Stage.READ)
+            if kind in {FileKind.CHAR_DEVICE, FileKind.BLOCK_DEVICE}:
+                return Rejected(f"{quoted} is a device, which is never opened", Stage.BOUND)
+            return self._view.read(path, min(SPEC_LIMIT_BYTES, self._left_bytes))
+        except FileTooLargeError:
+            return self._too_large(quoted)
+        except OSError as error:
+            if is_not_found(error):
+                return Rejected(f"open {path}: no such file or directory", Stage.READ)
+            step = "read" if isinstance(error, IsADirectoryError) else "open"
+            text = f"{step} {path}: {go_text(error)}"
+            return Rejected(f"failed to read CDI Spec {quoted}: {text}", Stage.READ)
+
+    def _too_large(self, quoted: str) -> Rejected:
+        if self._left_bytes >= SPEC_LIMIT_BYTES:
+            return Rejected(f"{quoted} is larger than {SPEC_LIMIT_BYTES} bytes", Stage.BOUND)
+        return Rejected(
+            f"{quoted} not looked at: together with the files before it larger than "
+            f"{self._limit_bytes} bytes, where one that is written oddly counts {_SLOWNESS} times",
+            Stage.BOUND,
+        )
+
+
+def _cost(data: bytes, judgement: Judgement) -> int:
+    if not judgement.was_slow:
+        return len(data)
+    return max(len(data), _SLOWNESS * min(len(data), EXACT_LIMIT_BYTES))
