@@ -30,11 +30,12 @@ from gpucdi_agent.files import RealFiles
 from gpucdi_agent.generator import CtkGenerator
 from gpucdi_agent.inventory import find_library
 from gpucdi_agent.nvml import NvmlChild
+from gpucdi_agent.outcomes import unmended
 from gpucdi_agent.passes import NodePass, PassResult, Surroundings
 from gpucdi_agent.programs import LivePrograms
 from gpucdi_agent.show import as_json, as_object, as_table, as_yaml, plan_lines
 from gpucdi_agent.state import StateStore
-from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction, message_of
+from gpucdi_agent.transaction import Transaction, message_of
 
 FINE, PROBLEMS, NOT_DONE = 0, 1, 2
 # What to do when the state directory, without which nothing is written, cannot be used.
@@ -104,9 +105,8 @@ def _act(root: Path, mode: RepairMode, output: str, *, generator: str | None, dr
     surroundings = _writing(_surroundings(host), state, root, generator)
     result = NodePass(surroundings, dry_run=dry_run).run(Intent(mode=mode))
     _print(_report(result, _name(root), output))
-    bad = any(record.result in {FAILED, ROLLED_BACK} for record in result.records)
     short = mode is RepairMode.AUTO and result.status.state is not NodeState.RESOLVED
-    return PROBLEMS if bad or short or result.plan.refusals else FINE
+    return PROBLEMS if unmended(result.records) or short or result.plan.refusals else FINE
 
 
 def _not_done(why: str) -> int:

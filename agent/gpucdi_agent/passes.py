@@ -6,29 +6,32 @@ the API server; every part of the world comes in as an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import posixpath
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from gpucdi.api import Hold, Intent, NodeStatus, RepairMode, RepairRecord
 from gpucdi.cdi import DEFAULT_SPEC_DIRS
-from gpucdi.findings import Cause, Finding, Severity, Who
+from gpucdi.findings import Cause, Finding
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
 from gpucdi.programs import Programs
-from gpucdi.repair import Generation, Plan, plan, sha256_text, wanted
+from gpucdi.repair import Generation, Plan, WriteFile, plan, sha256_text, wanted
 from gpucdi_agent.backoff import Backoff
 from gpucdi_agent.generator import Generator
 from gpucdi_agent.handover import complete_removal, handover
 from gpucdi_agent.holds import DISPUTED, HoldKeeper, Situation
 from gpucdi_agent.inventory import Count, take_inventory
 from gpucdi_agent.nvml import Nvml
+from gpucdi_agent.outcomes import failure, unmended
 from gpucdi_agent.state import Memory, StateStore
 from gpucdi_agent.stillness import stamp
-from gpucdi_agent.transaction import FAILED, ROLLED_BACK, Transaction, boot_id, message_of
+from gpucdi_agent.transaction import FAILED, Transaction, boot_id, message_of
+from gpucdi_agent.unwritable import UnwritableDirectories
 
-_BAD = {FAILED, ROLLED_BACK}
 STEADY_ATTEMPTS = 3
 RESTLESS_SECONDS = 1.0
+PLACES_TRIED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class NodePass:
         self._driver_roots: tuple[str, ...] = ()
         self._spec_dirs: tuple[str, ...] = DEFAULT_SPEC_DIRS
         self._backoff = Backoff(surroundings.monotonic)
+        self._unwritable = UnwritableDirectories(surroundings.host, surroundings.monotonic)
         self._history = memory.repairs if memory else ()
         self._expected = _expected(surroundings.host, memory)
         self._failures: dict[str, Finding] = {}
@@ -110,10 +114,11 @@ class NodePass:
         view, still = self._steady_view(intent, count)
         assessment, planned = view.assessment, view.plan
         if planned.actions and world.transaction is not None and still and not self._dry_run:
-            records += self._apply(world.transaction, planned)
+            made, planned = self._repair(world.transaction, planned, intent, count)
+            records += made
             observation = observe(world.host, world.programs, count.inventory, intent)
             assessment = assess(observation, world.host)
-        failures = tuple(_failure(record) for record in records if record.result in _BAD)
+        failures = tuple(map(failure, unmended(records)))
         context = PassContext(
             now=world.now(),
             mode=intent.mode,
@@ -131,6 +136,24 @@ class NodePass:
             due=self._due(still=still),
             cause_before=view.assessment.cause,
         )
+
+    def _repair(
+        self, transaction: Transaction, planned: Plan, intent: Intent, count: Count
+    ) -> tuple[list[RepairRecord], Plan]:
+        """Apply the plan, and where a directory turns out to be of no use, one without it."""
+        records: list[RepairRecord] = []
+        for _ in range(PLACES_TRIED):
+            known = self._unwritable.current()
+            made = self._apply(transaction, planned)
+            records += made
+            if not unmended(made) or self._unwritable.current() <= known:
+                break
+            view, still = self._steady_view(intent, count)
+            if not still or not view.plan.actions:
+                break
+            planned = view.plan
+        self._backoff.note("apply", failed=bool(unmended(records)))
+        return records, planned
 
     def _steady_view(self, intent: Intent, count: Count) -> tuple[_View, bool]:
         """Look and plan until nobody moved meanwhile; False if somebody always did."""
@@ -166,7 +189,7 @@ class NodePass:
         if transaction is None:
             return ()
         try:
-            records = transaction.recover()
+            records = transaction.recover(self._unwritable.note)
         except OSError as error:
             return (self._trouble(error),)
         self._take(records)
@@ -174,13 +197,11 @@ class NodePass:
 
     def _apply(self, transaction: Transaction, planned: Plan) -> tuple[RepairRecord, ...]:
         try:
-            records = transaction.apply(planned)
+            records = transaction.apply(planned, self._unwritable.note)
         except OSError as error:
             # The journal stays, and the next pass finishes what it can.
             records = (self._trouble(error),)
         self._take(records)
-        for record in records:
-            self._backoff.note("apply", failed=record.result in _BAD)
         return records
 
     def _trouble(self, error: OSError) -> RepairRecord:
@@ -207,7 +228,9 @@ class NodePass:
             return handover(assessment.observation, host)
         generations = wanted(assessment, host)
         generated = {item.kind: self._generate(item) for item in generations}
-        planned = plan(assessment, host, generations, generated)
+        unwritable = self._unwritable.current()
+        planned = plan(assessment, host, generations, generated, unwritable=unwritable)
+        planned = _without_removals(planned, unwritable)
         if planned.actions and not self._backoff.allows("apply"):
             planned = replace(planned, actions=())
         return planned
@@ -241,6 +264,16 @@ class NodePass:
                 self._world.holds.dispute()
 
 
+def _without_removals(planned: Plan, directories: Collection[str]) -> Plan:
+    # An old file of ours that cannot be removed must not keep the new one, elsewhere, from coming.
+    actions = tuple(
+        action
+        for action in planned.actions
+        if isinstance(action, WriteFile) or posixpath.dirname(action.path) not in directories
+    )
+    return replace(planned, actions=actions)
+
+
 def _expected(host: HostTree, memory: Memory | None) -> dict[str, str]:
     """Return the hashes that our files should have; after a reboot whatever is there is right."""
     if memory is None or memory.written is None:
@@ -264,16 +297,3 @@ def _driver_roots(observation: Observation) -> tuple[str, ...]:
         if runtime.config is not None and runtime.config.driver_root.value.startswith("/")
     ]
     return tuple(dict.fromkeys(found))
-
-
-def _failure(record: RepairRecord) -> Finding:
-    done = "undone" if record.result == ROLLED_BACK else "not made"
-    return Finding(
-        cause=Cause.REPAIR_REFUSED,
-        severity=Severity.ERROR,
-        message=f"the repair of {record.kind or 'this node'} was {done}: {record.message}",
-        advice="see that the file's directory and /var/lib/gpucdi can be written; gpucdi tries again",
-        who=Who.ADMIN,
-        file=record.file or None,
-        kind=record.kind or None,
-    )

@@ -22,11 +22,17 @@ from gpucdi.host import FileKind, HostTree, real_or_same
 from gpucdi.repair import OwnFile, Plan, WriteFile, sha256_text
 from gpucdi_agent.files import Files
 from gpucdi_agent.state import Journal, JournalEntry, StateStore
+from gpucdi_agent.unwritable import is_refusal
 
 SPEC_MODE = 0o644
 SPEC_DIRECTORY_MODE = 0o755
 SUCCEEDED, ROLLED_BACK, FAILED, REMOVED = "Succeeded", "RolledBack", "Failed", "Removed"
 _Contents = dict[str, bytes | None]
+Useless = Callable[[str], None]
+
+
+def _ignore(_: str) -> None:
+    """Remember no directory."""
 
 
 class NotOursError(OSError):
@@ -37,13 +43,13 @@ class NotOursError(OSError):
 class _Outcome:
     """What does not resolve although it must: in all, what did before, and what ours should give.
 
-    ``ineffective`` holds a sentence for each name that a file of ours defines and a reader that
-    must resolve it does not, without anybody else's doing.
+    ``ineffective`` maps a sentence for each name that a file of ours defines and a reader that must
+    resolve it does not, without anybody else's doing, to that file.
     """
 
     lost: list[str]
     regained: list[str]
-    ineffective: list[str]
+    ineffective: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +61,11 @@ class Transaction:
     files: Files
     now: Callable[[], str]
 
-    def apply(self, plan: Plan) -> tuple[RepairRecord, ...]:
+    def apply(self, plan: Plan, useless: Useless = _ignore) -> tuple[RepairRecord, ...]:
         """Make the changes of ``plan`` and return a record for each file.
 
         The records say how it ended; nothing is raised for what the disk or somebody else does.
+        ``useless`` is told each directory that cannot be written, or whose file no reader took up.
         """
         before: _Contents = {}
         try:
@@ -70,15 +77,15 @@ class Transaction:
         try:
             for action in plan.actions:
                 if isinstance(action, WriteFile):
-                    self._write(action.path, action.content)
+                    self._try_write(action, useless)
                 else:
                     self.files.remove(self.host.outside(action.path))
         except OSError as error:
             self._restore(journal, before)
             return self._close(journal, FAILED, message_of(error))
-        return self._judge(journal, before)
+        return self._judge(journal, before, useless)
 
-    def recover(self) -> tuple[RepairRecord, ...]:
+    def recover(self, useless: Useless = _ignore) -> tuple[RepairRecord, ...]:
         """Finish the transaction that a crash interrupted; no record when there was none.
 
         Changes already made stay if they hold what the journal promised, and are undone if the
@@ -103,7 +110,7 @@ class Transaction:
         if not done:
             self.state.close_journal()
             return ()
-        return self._judge(finished, before)
+        return self._judge(finished, before, useless)
 
     def _open(self, plan: Plan, before: Mapping[str, bytes | None]) -> Journal:
         entries = []
@@ -125,14 +132,18 @@ class Transaction:
         self.state.open_journal(journal)
         return journal
 
-    def _judge(self, journal: Journal, before: _Contents) -> tuple[RepairRecord, ...]:
+    def _judge(
+        self, journal: Journal, before: _Contents, useless: Useless
+    ) -> tuple[RepairRecord, ...]:
         found = self._outcome(journal, before)
         if found.regained:
             self._restore(journal, before)
             return self._close(journal, ROLLED_BACK, f"{found.regained[0]} stopped resolving")
         if found.ineffective:
             self._restore(journal, before)
-            return self._close(journal, ROLLED_BACK, found.ineffective[0])
+            for path in found.ineffective.values():
+                useless(posixpath.dirname(path))
+            return self._close(journal, ROLLED_BACK, min(found.ineffective))
         # What is missing for another reason (somebody else moved meanwhile) is the next pass's.
         text = f"{found.lost[0]} does not resolve" if found.lost else ""
         return self._close(journal, SUCCEEDED, text)
@@ -141,7 +152,7 @@ class Transaction:
         defined = self._defined(journal)
         lost: set[str] = set()
         regained: set[str] = set()
-        ineffective: set[str] = set()
+        ineffective: dict[str, str] = {}
         for reader, names in journal.must_resolve:
             registry = reader.load(self.host)
             missing = names - set(registry.devices)
@@ -153,8 +164,9 @@ class Transaction:
             # A name in conflict that going back would not free is in conflict among others.
             for name in (missing & set(defined)) - set(registry.conflicts):
                 places = ", ".join(reader.spec_dirs)
-                ineffective.add(f"{name} of {defined[name]} does not resolve in {places}")
-        return _Outcome(sorted(lost), sorted(regained), sorted(ineffective))
+                text = f"{name} of {defined[name]} does not resolve in {places}"
+                ineffective[text] = defined[name]
+        return _Outcome(sorted(lost), sorted(regained), ineffective)
 
     def _defined(self, journal: Journal) -> dict[str, str]:
         """Map the names that the files of ``journal`` define, as they lie there, to these files."""
@@ -249,6 +261,14 @@ class Transaction:
         if (sha256_text(content) if content is not None else "") != expected:
             raise NotOursError(errno.ESTALE, "changed since the plan was made", path)
         return content
+
+    def _try_write(self, action: WriteFile, useless: Useless) -> None:
+        try:
+            self._write(action.path, action.content)
+        except OSError as error:
+            if is_refusal(error):
+                useless(posixpath.dirname(action.path))
+            raise
 
     def _write(self, path: str, content: bytes) -> None:
         place = self.host.outside(path)

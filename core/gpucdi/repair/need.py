@@ -187,6 +187,11 @@ def _generation(
     )
 
 
+def fingerprint_of(observation: Observation, kind: KindAssessment) -> str:
+    """Return the fingerprint that our file of ``kind`` has if it was made from today's inputs."""
+    return fingerprint(observation, _runtime(observation, kind))
+
+
 def _runtime(observation: Observation, kind: KindAssessment) -> HandlerRuntime | None:
     able = [item for item in observation.runtimes if item.toolkit and item.toolkit.ctk]
     asking = [item for item in able if item.handler.name in kind.handlers]

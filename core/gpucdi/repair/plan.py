@@ -16,7 +16,7 @@ from gpucdi.node.kinds import NONE
 from gpucdi.node.observation import Observation
 from gpucdi.repair.actions import Plan, RemoveFile
 from gpucdi.repair.content import lacks_own_node, narrowed, own_fingerprint, sha256_text
-from gpucdi.repair.need import Generation, OwnFile, own_files, targets
+from gpucdi.repair.need import Generation, OwnFile, fingerprint_of, own_files, targets
 from gpucdi.repair.placement import PlanState, Source, place
 from gpucdi.repair.refusals import lacking, refusal, unsound, without_node
 
@@ -82,7 +82,7 @@ def _plan_kind(
     request: Generation | None,
     content: bytes | Finding | None,
 ) -> None:
-    ours = [file for file in state.ours if file.kind == kind.kind]
+    ours = _freshest_first(state, kind)
     expected = _expected(state.observation, kind, ours)
     names = targets(kind, expected, state.foreign)
     held = {item for file in ours for item in file.qualified}
@@ -107,6 +107,13 @@ def _plan_kind(
     if devices:
         found = replace(source, spec=replace(source.spec, devices=tuple(devices)))
         place(state, kind, found, tuple(device.name for device in devices))
+
+
+def _freshest_first(state: PlanState, kind: KindAssessment) -> list[OwnFile]:
+    # Two of them: an old one lies where it cannot be removed.
+    today = fingerprint_of(state.observation, kind)
+    ours = [file for file in state.ours if file.kind == kind.kind]
+    return sorted(ours, key=lambda file: own_fingerprint(file.content) != today)
 
 
 def _expected(
@@ -146,7 +153,10 @@ def _sound_devices(
     """
     fresh = {device.name: device for device in source.spec.devices}
     held = {
-        device.name: device for file in source.ours if file.spec for device in file.spec.devices
+        device.name: device
+        for file in reversed(source.ours)
+        if file.spec
+        for device in file.spec.devices
     }
     devices: list[Device] = []
     findings: list[Finding] = []
