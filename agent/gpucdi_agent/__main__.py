@@ -28,6 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
         return _COMMANDS[command](options)
     except KeyboardInterrupt:
         return 130
+    except ModuleNotFoundError as missing:
+        message = f"gpucdi-agent needs {missing.name}: pip install 'gpucdi[agent]'"
+        print(message, file=sys.stderr)  # noqa: T201 - a person reads it
+        return 2
     except BrokenPipeError:
         # Whoever read our output has seen enough (`| head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,7 +15,7 @@ from typing import TypeVar
 from gpucdi.api import Intent, NodeStatus, fields, read_status
 from gpucdi_cli.problems import CliError
 from gpucdi_kube import CredentialsError, KubeApi, KubeError, RetryPolicy, connect, paths
-from gpucdi_kube.errors import NotFound
+from gpucdi_kube.errors import Forbidden, NotFound, Unauthorized, Unreachable
 
 T = TypeVar("T")
 
@@ -69,10 +69,17 @@ def with_cluster(arguments: argparse.Namespace, session: Callable[[KubeApi], Awa
             "the cluster has no GpuCdiStatus resource", "install gpucdi: see README, Install"
         ) from error
     except KubeError as error:
-        raise CliError(
-            f"the cluster did not answer as wanted: {error}",
-            "see whether you may: kubectl auth can-i list gpucdistatuses.gpucdi.io",
-        ) from error
+        raise CliError(f"the cluster did not answer as wanted: {error}", _advice(error)) from error
+
+
+def _advice(error: KubeError) -> str:
+    if isinstance(error, Forbidden):
+        return "see whether you may: kubectl auth can-i get gpucdistatuses.gpucdi.io"
+    if isinstance(error, Unauthorized):
+        return "log in again: the credentials of this context were refused"
+    if isinstance(error, Unreachable):
+        return "see whether the API server of this context answers: kubectl version"
+    return "try again; if it stays, ask the API server's log"
 
 
 async def fleet(api: KubeApi) -> list[FleetNode]:

@@ -1,4 +1,8 @@
-"""``gpucdi-operator``: the command line. Owns arguments and exit codes."""
+"""The command line ``gpucdi-operator``.
+
+Owns: arguments and exit codes. Must not know: kopf; what a command needs is imported when it runs,
+so that a missing extra is one sentence and no traceback.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,16 @@ import sys
 from collections.abc import Sequence
 
 from gpucdi.api.names import NAMESPACE
-from gpucdi_kube import CredentialsError, KubeError, connect
-from gpucdi_operator import app, logs
+from gpucdi_operator import logs
 from gpucdi_operator.options import Options
-from gpucdi_operator.uninstall import uninstall
 
 EXIT_FAILED = 1
-EXIT_NO_CREDENTIALS = 2
+EXIT_NOT_USABLE = 2
+_DESCRIPTION = "Marks Nodes, explains failing Pods and decides what the agents of a fleet may do."
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpucdi-operator", description=__doc__)
+    parser = argparse.ArgumentParser(prog="gpucdi-operator", description=_DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run one replica until it is told to stop")
     run.add_argument(
@@ -42,17 +45,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _uninstall(kubeconfig: str | None) -> None:
-    api = await connect(kubeconfig, user_agent=app.USER_AGENT)
+    from gpucdi_kube import connect  # noqa: PLC0415 - see the module
+    from gpucdi_operator.app import USER_AGENT  # noqa: PLC0415 - see the module
+    from gpucdi_operator.uninstall import uninstall  # noqa: PLC0415 - see the module
+
+    api = await connect(kubeconfig, user_agent=USER_AGENT)
     try:
         logs.log("uninstalled", nodes=await uninstall(api))
     finally:
         await api.close()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    chosen = _parser().parse_args(arguments)
-    logs.configure()
+def _carry_out(chosen: argparse.Namespace) -> int:
+    from gpucdi_kube import CredentialsError, KubeError  # noqa: PLC0415 - see the module
+    from gpucdi_operator import app  # noqa: PLC0415 - see the module
+
     try:
         if chosen.command == "uninstall":
             asyncio.run(_uninstall(chosen.kubeconfig))
@@ -66,11 +73,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             asyncio.run(app.run(options))
     except CredentialsError as error:
         logs.log("no credentials", 40, error=str(error))
-        return EXIT_NO_CREDENTIALS
+        return EXIT_NOT_USABLE
     except (KubeError, RuntimeError, OSError) as error:
         logs.log("ended", 40, error=f"{type(error).__name__}: {error}")
         return EXIT_FAILED
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    chosen = _parser().parse_args(arguments)
+    logs.configure()
+    try:
+        return _carry_out(chosen)
+    except ModuleNotFoundError as missing:
+        message = f"gpucdi-operator needs {missing.name}: pip install 'gpucdi[operator]'"
+        print(message, file=sys.stderr)  # noqa: T201 - a person reads it
+        return EXIT_NOT_USABLE
 
 
 if __name__ == "__main__":

@@ -200,9 +200,9 @@ def _missing_text(kind: KindAssessment) -> str:
 def _inventory_fresh(assessment: Assessment) -> Condition:
     problem = assessment.observation.inventory.problem
     if problem is None:
-        return Condition(
-            names.CONDITION_INVENTORY_FRESH, ConditionStatus.TRUE, "Counted", "NVML answered"
-        )
+        source = assessment.observation.inventory.gpus.source
+        told = "NVML answered" if source == "nvml" else f"counted by {source}, without NVML"
+        return Condition(names.CONDITION_INVENTORY_FRESH, ConditionStatus.TRUE, "Counted", told)
     known = assessment.observation.inventory.is_known
     return Condition(
         names.CONDITION_INVENTORY_FRESH,
