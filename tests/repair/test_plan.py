@@ -30,6 +30,10 @@ SILENT = Inventory(
     problem=Finding(Cause.DRIVER_NOT_READY, Severity.WARNING, "no libnvidia-ml", "load the driver")
 )
 
+MINORS_UNKNOWN = Inventory(
+    replace(c00.GPUS, devices=tuple(replace(gpu, minor=None) for gpu in c00.GPUS.devices))
+)
+
 
 def planned(host: HostTree, names: tuple[str, ...] = NAMES) -> Plan:
     judged = c00.judge(host)
@@ -200,18 +204,36 @@ def test_names_in_a_foreign_conflict_are_left_alone(host: HostTree) -> None:
 def test_a_device_without_its_own_node_is_not_written(host: HostTree) -> None:
     judged = c00.judge(host)
     requests = wanted(judged, host)
-    content = c00.generated(NAMES).replace(b"/dev/nvidia0", b"/dev/nvidia-uvm")
+    content = c00.generated(NAMES, gpu=0).replace(b"/dev/nvidia0", b"/dev/nvidia-uvm")
     made = plan(judged, host, requests, {c00.MANAGEMENT: content})
     assert made.actions == ()
     assert {item.cause for item in made.refusals} == {Cause.DEVICE_WITHOUT_NODE}
 
 
-def test_a_device_whose_node_is_missing_on_the_host_is_not_written(host: HostTree) -> None:
+def test_a_device_with_the_node_of_another_gpu_is_not_written(host: HostTree) -> None:
     judged = c00.judge(host)
+    requests = wanted(judged, host)
+    made = plan(judged, host, requests, {c00.MANAGEMENT: c00.generated(NAMES, gpu=0)})
+    assert names_in(written(made).content) == ["0", c00.UUIDS[0]]
+    assert [item.names for item in made.refusals] == [("1",), (c00.UUIDS[1],)]
+    assert "/dev/nvidia0, but its GPU is /dev/nvidia1" in made.refusals[0].message
+
+
+def test_where_the_minor_is_not_known_the_generator_is_believed(host: HostTree) -> None:
+    judged = c00.judge(host, MINORS_UNKNOWN)
+    requests = wanted(judged, host)
+    made = plan(judged, host, requests, {c00.MANAGEMENT: c00.generated(NAMES, gpu=0)})
+    assert made.refusals == ()
+    assert len(names_in(written(made).content)) == 4
+
+
+def test_a_device_whose_node_is_missing_on_the_host_is_not_written(host: HostTree) -> None:
+    judged = c00.judge(host, MINORS_UNKNOWN)
     requests = wanted(judged, host)
     made = plan(judged, host, requests, {c00.MANAGEMENT: c00.generated(NAMES, gpu=7)})
     assert made.actions == ()
     assert {item.cause for item in made.refusals} == {Cause.REPAIR_REFUSED}
+    assert "/dev/nvidia7" in made.refusals[0].message
 
 
 def test_output_that_is_no_spec_is_a_refusal(host: HostTree) -> None:

@@ -57,9 +57,19 @@ def status(host: HostTree, inventory: Inventory | None = None) -> NodeStatus:
     return node_status(judge(host, inventory), PassContext(now="2026-01-01T00:00:00Z"))
 
 
-def generated(names: Sequence[str], kind: str = MANAGEMENT, gpu: int = 0) -> bytes:
-    """Return a generator's spec with these devices, all of them on one GPU, majors baked in."""
-    node = DeviceNode(path=f"/dev/nvidia{gpu}", type="c", major=195, minor=gpu)
-    edits = ContainerEdits(device_nodes=(node,))
-    devices = tuple(Device(name=name, edits=edits) for name in names)
+def _edits(minor: int) -> ContainerEdits:
+    node = DeviceNode(path=f"/dev/nvidia{minor}", type="c", major=195, minor=minor)
+    return ContainerEdits(device_nodes=(node,))
+
+
+def generated(names: Sequence[str], kind: str = MANAGEMENT, gpu: int | None = None) -> bytes:
+    """Return a generator's spec with these devices, majors baked in.
+
+    Each is on its own GPU (what is no GPU's name on the first), or all of them on ``gpu``.
+    """
+    minors = {name: gpu.minor or 0 for gpu in GPUS.devices for name in (gpu.uuid, str(gpu.index))}
+    devices = tuple(
+        Device(name=name, edits=_edits(minors.get(name, 0) if gpu is None else gpu))
+        for name in names
+    )
     return dump_spec(Spec(kind=kind, devices=devices, edits=ContainerEdits(env=("A=b",))))

@@ -15,7 +15,7 @@ from gpucdi.api.names import OWN_FILE_MARK
 from gpucdi.cdi import ContainerEdits, Device, DeviceNode, Spec, dump_spec
 
 _FINGERPRINT = "# inputs "
-_GPU_NODE = re.compile(r"^/dev/nvidia\d+$")
+_GPU_NODE = re.compile(r"/dev/nvidia([0-9]{1,9})")
 
 
 def sha256_text(content: bytes) -> str:
@@ -65,10 +65,11 @@ def _without_numbers(node: DeviceNode) -> DeviceNode:
     return replace(node, type="", major=0, minor=0, file_mode=None)
 
 
-def lacks_own_node(device: Device) -> bool:
-    """Tell whether a device gives no GPU node at all.
+def gpu_minors(device: Device) -> frozenset[int]:
+    """Return the N of the nodes ``/dev/nvidiaN`` that a device gives.
 
-    From toolkit 1.20.1 on a GPU whose ``/dev/nvidiaN`` is missing is generated without error and
+    None is a fault of its own: from toolkit 1.20.1 on a GPU whose ``/dev/nvidiaN`` is missing is generated without error and
     without node; such a device would resolve and start a container without a GPU.
     """
-    return not any(_GPU_NODE.match(node.path) for node in device.edits.device_nodes)
+    found = (_GPU_NODE.fullmatch(node.path) for node in device.edits.device_nodes)
+    return frozenset(int(match[1]) for match in found if match)

@@ -15,10 +15,10 @@ from gpucdi.node.assessment import Assessment, KindAssessment
 from gpucdi.node.kinds import NONE
 from gpucdi.node.observation import Observation
 from gpucdi.repair.actions import Plan, RemoveFile
-from gpucdi.repair.content import lacks_own_node, narrowed, own_fingerprint, sha256_text
+from gpucdi.repair.content import gpu_minors, narrowed, own_fingerprint, sha256_text
 from gpucdi.repair.need import Generation, OwnFile, fingerprint_of, own_files, targets
 from gpucdi.repair.placement import PlanState, Source, place
-from gpucdi.repair.refusals import lacking, refusal, unsound, without_node
+from gpucdi.repair.refusals import lacking, of_another_gpu, refusal, unsound, without_node
 
 # With these, a kind that nobody seems to ask for may be asked for: a configuration is not read, or
 # a handler's program is away, as it is while the toolkit is installed anew.
@@ -99,7 +99,7 @@ def _plan_kind(
             text = "what the generator printed is no valid spec"
             state.refusals.append(refusal(kind.kind, text))
         return
-    devices, findings = _sound_devices(state.host, source, kind.kind, names)
+    devices, findings = _sound_devices(state, source, kind.kind, names)
     state.refusals.extend(findings)
     kept = {f"{kind.kind}={device.name}" for device in devices}
     # What our file holds and the host no longer carries fails a container either way.
@@ -144,7 +144,7 @@ def _source(
 
 
 def _sound_devices(
-    host: HostTree, source: Source, kind: str, names: Iterable[str]
+    state: PlanState, source: Source, kind: str, names: Iterable[str]
 ) -> tuple[list[Device], list[Finding]]:
     """Return a device for each name that the host can carry, and a finding for each other name.
 
@@ -161,24 +161,36 @@ def _sound_devices(
     devices: list[Device] = []
     findings: list[Finding] = []
     for name in names:
-        problem = _problem(host, source.spec, kind, name, fresh.get(name))
+        problem = _problem(state, source.spec, kind, name, fresh.get(name))
         if problem is None:
             devices.append(fresh[name])
             continue
         findings.append(problem)
-        if name in held and _problem(host, source.spec, kind, name, held[name]) is None:
+        if name in held and _problem(state, source.spec, kind, name, held[name]) is None:
             devices.append(held[name])
     return devices, findings
 
 
 def _problem(
-    host: HostTree, spec: Spec, kind: str, name: str, device: Device | None
+    state: PlanState, spec: Spec, kind: str, name: str, device: Device | None
 ) -> Finding | None:
     if device is None:
         return lacking(kind, name)
-    if name != NONE and lacks_own_node(device):
+    minors = gpu_minors(device)
+    if name != NONE and not minors:
         return without_node(kind, name)
+    own = _minor_of(state.observation, name)
+    if own is not None and own not in minors and len(minors) == 1:
+        return of_another_gpu(kind, name, min(minors), own)
     # Judged as it will be written: the device numbers of a generator's output are left out.
     written = narrowed(replace(spec, devices=(device,)), kind, (name,), plain=False)
-    problems = lint_spec(written, host)
+    problems = lint_spec(written, state.host)
     return unsound(kind, name, problems[0].message) if problems else None
+
+
+def _minor_of(observation: Observation, name: str) -> int | None:
+    """Return the minor of the whole GPU called ``name``, ``None`` where it is not known."""
+    for gpu in observation.inventory.gpus.devices:
+        if name in {gpu.uuid, str(gpu.index)}:
+            return gpu.minor
+    return None

@@ -41,6 +41,19 @@ def without_node(kind: str, name: str) -> Finding:
     )
 
 
+def of_another_gpu(kind: str, name: str, given: int, own: int) -> Finding:
+    """Say that the generated device would start a container with somebody else's GPU."""
+    return Finding(
+        cause=Cause.REPAIR_REFUSED,
+        severity=Severity.ERROR,
+        message=f"{kind}={name} was generated with /dev/nvidia{given}, but its GPU is "
+        f"/dev/nvidia{own}; it is not written",
+        advice="run the node's nvidia-ctk cdi generate by hand; compare with nvidia-smi -q (Minor)",
+        kind=kind,
+        names=(name,),
+    )
+
+
 def unsound(kind: str, name: str, problem: str) -> Finding:
     """Say that the generated device names something the host does not have."""
     return Finding(
