@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
+import pytest
 from tests.lab import incident, programs
 from tests.lab.node import Node, NodeDescription, NodeProcess
 from tests.lab.toolkits import MANAGEMENT_KIND, OperatorToolkit
@@ -136,7 +137,13 @@ def fetch(port: int, path: str) -> tuple[int, str]:
 
 
 def incident_node(toolkit: OperatorToolkit | None = None) -> NodeDescription:
-    """Describe the node of the first incident with the engine that its configuration is for."""
-    plain = incident.description(toolkit)
-    engine = {"/usr/bin/containerd": programs.containerd("2.4.2") / "containerd"}
+    """Describe the node of the first incident with the engine that its configuration is for.
+
+    Skips, with the reason, where a program of the lab is not to be had.
+    """
+    try:
+        plain = incident.description(toolkit)
+        engine = {"/usr/bin/containerd": programs.containerd("2.4.2") / "containerd"}
+    except programs.ProgramMissingError as missing:
+        pytest.skip(str(missing))
     return replace(plain, copies={**plain.copies, **engine})
