@@ -201,12 +201,14 @@ def _strategies(generation: Generation, abilities: Abilities) -> tuple[str, ...]
 
 
 def _no_generator(generation: Generation) -> Finding:
+    folder = generation.toolkit_directory
     return Finding(
         cause=Cause.GENERATOR_MISSING,
         severity=Severity.ERROR,
         message=f"no nvidia-ctk on this node can generate {generation.kind}",
         advice="install nvidia-container-toolkit-base, or wait for the toolkit container to install",
         who=Who.ADMIN,
+        file=f"{folder}/nvidia-ctk" if folder else "nvidia-ctk",
         kind=generation.kind,
     )
 

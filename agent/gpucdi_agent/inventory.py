@@ -66,11 +66,12 @@ def take_inventory(host: HostTree, nvml: Nvml | None, driver_roots: Iterable[str
     """
     if nvml is None:
         return Count(replace(proc_inventory(host), pci_count=_count(pci_addresses(host))))
-    reading = nvml.read(find_library(host, driver_roots))
+    library = find_library(host, driver_roots)
+    reading = nvml.read(library)
     kernel = proc_inventory(host)
     pci = pci_addresses(host)
     if reading.failure is not None:
-        problem = _nvml_problem(reading)
+        problem = replace(_nvml_problem(reading), file=library or _LIBRARY)
         if not kernel.is_known:
             return Count(
                 Inventory(problem=problem, pci_count=_count(pci), findings=_unbound(pci, ()))

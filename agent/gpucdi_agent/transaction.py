@@ -149,7 +149,6 @@ class Transaction:
         return self._close(journal, SUCCEEDED, text)
 
     def _outcome(self, journal: Journal, before: _Contents) -> _Outcome:
-        defined = self._defined(journal)
         lost: set[str] = set()
         regained: set[str] = set()
         ineffective: dict[str, str] = {}
@@ -161,6 +160,8 @@ class Transaction:
             overlay = self._overlay(reader, before)
             lost |= missing
             regained |= missing & set(reader.load(self.host, overlay=overlay).devices)
+            # Only now: a file that somebody took away before the reader looked proves nothing.
+            defined = self._defined(journal)
             # A name in conflict that going back would not free is in conflict among others.
             for name in (missing & set(defined)) - set(registry.conflicts):
                 places = ", ".join(reader.spec_dirs)

@@ -147,10 +147,13 @@ def test_a_release_that_cannot_choose_devices_is_run_once() -> None:
 
 
 def test_no_program_is_a_finding() -> None:
-    made = CtkGenerator(GivenRunner(lambda _: spec())).generate(replace(WANTED, ctk=None))
+    lacking = replace(WANTED, ctk=None, toolkit_directory="/opt/toolkit")
+
+    made = CtkGenerator(GivenRunner(lambda _: spec())).generate(lacking)
 
     assert isinstance(made, Finding)
     assert (made.cause, made.kind) == (Cause.GENERATOR_MISSING, KIND)
+    assert made.file == "/opt/toolkit/nvidia-ctk"
 
 
 def test_a_program_that_does_not_start_is_missing_with_its_path() -> None:

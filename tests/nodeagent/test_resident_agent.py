@@ -210,13 +210,13 @@ def unparsable_spec(node: Node) -> str:
 def no_generator(node: Node) -> str:
     for name in ("nvidia-ctk", "nvidia-ctk.real"):
         node.path(f"{OperatorToolkit().folder}/{name}").unlink()
-    return ""
+    return f"{OperatorToolkit().folder}/nvidia-ctk"
 
 
 def no_nvml(node: Node) -> str:
     for path in node.path("/usr/lib/x86_64-linux-gnu").glob("libnvidia-ml.so*"):
         path.unlink()
-    return ""
+    return "libnvidia-ml.so.1"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_what_is_broken_is_a_finding_with_its_place_and_nothing_is_written(
         assert agent.wait(10) == 0
 
     assert found["advice"]
-    assert not place or place == found["file"]
+    assert found["file"] == place
     assert resident.files_below(node, "/etc/cdi", "/var/run/cdi") == before
 
 

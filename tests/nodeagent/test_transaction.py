@@ -275,6 +275,20 @@ def test_a_file_that_no_reader_takes_up_is_rolled_back_and_said_to_be(host: Host
     assert not host.exists(own_path(planned))
 
 
+def test_a_file_that_somebody_removes_at_once_is_not_called_useless(host: HostTree) -> None:
+    planned = repair_plan(host)
+    useless: list[str] = []
+
+    def remove(_: int, path: Path) -> None:
+        if path.name == Path(own_path(planned)).name:
+            path.unlink()
+
+    (record,) = transaction(host, BrittleFiles(after=remove)).apply(planned, useless.append)
+
+    assert (record.result, useless) == ("Succeeded", [])
+    assert "does not resolve" in record.message
+
+
 def test_a_file_that_no_reader_takes_up_is_rolled_back_after_a_crash_too(host: HostTree) -> None:
     planned = repair_plan(host)
     move_directory(host)

@@ -53,7 +53,8 @@ class Generation:
     """What a generator is asked for: one kind, through the toolkit of a handler that asks for it.
 
     ``names`` are the devices wanted from it. ``ctk`` and ``hook`` are host paths, ``None`` when no
-    toolkit on the node has one; ``fingerprint`` covers everything that the content depends on.
+    toolkit on the node has one; ``toolkit_directory`` is where they were looked for first.
+    ``fingerprint`` covers everything that the content depends on.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Generation:
     toolkit_version: str | None
     driver_root: str
     fingerprint: str
+    toolkit_directory: str | None = None
 
 
 def own_files(observation: Observation, host: HostTree) -> tuple[OwnFile, ...]:
@@ -184,6 +186,7 @@ def _generation(
         toolkit_version=version,
         driver_root=root or "/",
         fingerprint=fingerprint(observation, runtime),
+        toolkit_directory=toolkit.directory if toolkit else None,
     )
 
 
@@ -193,9 +196,12 @@ def fingerprint_of(observation: Observation, kind: KindAssessment) -> str:
 
 
 def _runtime(observation: Observation, kind: KindAssessment) -> HandlerRuntime | None:
-    able = [item for item in observation.runtimes if item.toolkit and item.toolkit.ctk]
+    known = [item for item in observation.runtimes if item.toolkit is not None]
+    able = [item for item in known if item.toolkit and item.toolkit.ctk]
     asking = [item for item in able if item.handler.name in kind.handlers]
-    return next(iter([*asking, *able]), None)
+    # One without nvidia-ctk cannot generate, but tells what our file was made from, and what lacks.
+    unable = [item for item in known if item.handler.name in kind.handlers]
+    return next(iter([*asking, *able, *unable]), None)
 
 
 def fingerprint(observation: Observation, runtime: HandlerRuntime | None) -> str:
