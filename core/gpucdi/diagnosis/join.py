@@ -60,7 +60,11 @@ def diagnose_silent(
     """Say why a Pod whose status shows no failure may lack its GPU; ``None`` if nothing does."""
     case = Case(silent.NO_TEXT, pod, node, handler)
     verdict = silent.decide(case)
-    return None if verdict is None else _joined(case, verdict)
+    if verdict is None:
+        return None
+    if verdict.kind is not None:
+        case = replace(case, failure=replace(silent.NO_TEXT, kinds=(verdict.kind,)))
+    return _joined(case, verdict)
 
 
 def diagnose_nothing(text: str) -> Diagnosis:

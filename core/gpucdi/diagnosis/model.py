@@ -99,7 +99,10 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one rule says, before evidence of the place and advice are added."""
+    """What one rule says, before evidence of the place and advice are added.
+
+    ``kind`` is the kind that is to blame where no text names one.
+    """
 
     cause: Cause
     summary: str
@@ -110,3 +113,4 @@ class Verdict:
     not_seen: tuple[str, ...] = ()
     near_miss: NearMiss | None = None
     resolved_now: bool = False
+    kind: str | None = None

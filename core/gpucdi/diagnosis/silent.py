@@ -218,9 +218,11 @@ def _of_kinds(case: Case, asked: PodRequests) -> Verdict | None:
                 "this node; the Pod itself shows no failure.",
                 LOW,
                 tuple(
-                    Evidence(f"defines {file.devices} devices", file.path) for file in kind.files
+                    Evidence(f"devices that it defines: {file.devices}", file.path)
+                    for file in kind.files
                 ),
                 near_miss=kind.near_miss,
+                kind=kind.kind,
             )
     return None
 

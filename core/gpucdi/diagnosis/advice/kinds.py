@@ -45,7 +45,7 @@ def only_all(case: Case) -> Iterator[Advice]:
     if case.by_nvidia_runtime:
         yield from toolkit_mode(case)
         yield default_kind(case)
-    yield by_hand(case)
+    yield from by_hand(case, beside=True)
 
 
 def lacks_device(case: Case) -> Iterator[Advice]:
@@ -59,7 +59,7 @@ def lacks_device(case: Case) -> Iterator[Advice]:
         yield from component(case)
     else:
         yield repair(case)
-        yield by_hand(case)
+        yield from by_hand(case)
     yield from runtime_class(case)
     yield from requester(case)
 
@@ -72,7 +72,7 @@ def no_spec(case: Case) -> Iterator[Advice]:
     if MANAGEMENT_KIND in case.failure.kinds and set(case.devices) <= {"all"}:
         yield from component(case)
     yield repair(case)
-    yield by_hand(case)
+    yield from by_hand(case)
     yield from runtime_class(case)
 
 
@@ -190,13 +190,19 @@ def default_kind(case: Case) -> Advice:
     )
 
 
-def by_hand(case: Case) -> Advice:
-    """Return the command that does by hand what gpucdi's repair does."""
-    kind = next(iter(case.failure.kinds), "nvidia.com/gpu")
+def by_hand(case: Case, *, beside: bool = False) -> Iterator[Advice]:
+    """Yield the command that does by hand what gpucdi's repair does, where it touches no name.
+
+    Above a file of the same kind it would hide that file's names; beside one it would conflict over
+    them, unless that file has nothing but ``all`` (``beside``).
+    """
+    kind = next(iter(case.failure.kinds), None)
+    directory = _directory(case, kind, beside=beside) if kind else None
+    if kind is None or directory is None:
+        return
     vendor, _, name = kind.partition("/")
     handler = case.handler
     found = release(handler.toolkit) if handler else None
-    directory = _directory(case, kind)
     ctk = _ctk(case)
     words = [ctk, "cdi", "generate", "--mode", "nvml", "--vendor", vendor, "--class", name]
     if found is None or found >= UUID_AND_INDEX_SINCE:
@@ -215,7 +221,7 @@ def by_hand(case: Case) -> Advice:
         else:
             note = ", and take its device `all` out before an engine reads it"
     words += ["--output", posixpath.join(directory, f"{vendor}-{name}-names.yaml")]
-    return Advice(
+    yield Advice(
         f"by hand: generate the names into a file of its own{note}",
         BlastRadius.NEW_FILE,
         Who.ADMIN,
@@ -231,10 +237,10 @@ def _ctk(case: Case) -> str:
     )
 
 
-def _directory(case: Case, kind: str) -> str:
-    # A directory that the reader reads and where nobody else defines the kind.
+def _directory(case: Case, kind: str, *, beside: bool) -> str | None:
+    # The lowest directory that the reader reads: it hides nothing.
     read = (case.handler.spec_dirs if case.handler else ()) or ("/etc/cdi", "/var/run/cdi")
-    return next((item for item in read if not _is_taken(case, kind, item)), read[0])
+    return read[0] if beside or not _is_taken(case, kind, read[0]) else None
 
 
 def _is_taken(case: Case, kind: str, directory: str) -> bool:
