@@ -37,9 +37,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._make_gauges()
+        self._make_counters()
+        self._prepare()
+
+    def _make_gauges(self) -> None:
         gauge = partial(Gauge, registry=self.registry)
-        counter = partial(Counter, registry=self.registry)
-        seconds = partial(Histogram, buckets=_BUCKETS, registry=self.registry)
         kind, cause = ["kind"], ["cause"]
         self.expected = gauge("gpucdi_devices_expected", "Names that should resolve.", kind)
         self.resolvable = gauge("gpucdi_devices_resolvable", "Expected names that resolve.", kind)
@@ -52,6 +55,12 @@ class Metrics:
         self.observed = gauge(
             "gpucdi_last_observation_timestamp_seconds", "When the last pass ended."
         )
+        build = gauge("gpucdi_build_info", "Always 1.", ["version", "component"])
+        build.labels(__version__, "agent").set(1)
+
+    def _make_counters(self) -> None:
+        counter = partial(Counter, registry=self.registry)
+        seconds = partial(Histogram, buckets=_BUCKETS, registry=self.registry)
         self.repairs = counter("gpucdi_repairs", "File changes by result.", ["result", "cause"])
         self.requests = counter(
             "gpucdi_api_requests", "Requests to the API server.", ["verb", "code"]
@@ -60,9 +69,6 @@ class Metrics:
         self.repair = seconds(
             "gpucdi_repair_duration_seconds", "From waking to the end of a pass that changed files."
         )
-        build = gauge("gpucdi_build_info", "Always 1.", ["version", "component"])
-        build.labels(__version__, "agent").set(1)
-        self._prepare()
 
     def _prepare(self) -> None:
         for cause in Cause:
