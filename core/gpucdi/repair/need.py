@@ -6,6 +6,7 @@ should hold, and the request to a generator. Must not know: the generated conten
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import posixpath
 from collections.abc import Mapping
@@ -32,8 +33,7 @@ class OwnFile:
     @property
     def spec(self) -> Spec | None:
         """Return what the newest library reads in it, ``None`` if somebody broke it."""
-        outcome = decode_spec(self.content, self.path, NEWEST)
-        return outcome.spec if isinstance(outcome, Accepted) else None
+        return _decoded(self.content, self.path)
 
     @property
     def kind(self) -> str:
@@ -65,6 +65,13 @@ class Generation:
     driver_root: str
     fingerprint: str
     toolkit_directory: str | None = None
+
+
+# A pass asks for the spec of each of our files some ten times.
+@functools.lru_cache(maxsize=32)
+def _decoded(content: bytes, path: str) -> Spec | None:
+    outcome = decode_spec(content, path, NEWEST)
+    return outcome.spec if isinstance(outcome, Accepted) else None
 
 
 def own_files(observation: Observation, host: HostTree) -> tuple[OwnFile, ...]:
