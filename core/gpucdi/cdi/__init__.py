@@ -11,7 +11,7 @@ from .cached import CachedReader
 from .dump import dump_spec
 from .library import NEWEST, SUPPORTED, Library
 from .lint import LintFinding, LintRule, injection_error, lint_spec
-from .loading import FILE_LIMIT, LOAD_LIMIT_BYTES, SPEC_LIMIT_BYTES, is_spec_name
+from .loading import FILE_LIMIT, LOAD_LIMIT_NODES, SPEC_LIMIT_BYTES, is_spec_name
 from .model import (
     ContainerEdits,
     Device,
@@ -55,7 +55,7 @@ from .writing import Filesystem, RealFilesystem, write_spec
 __all__ = [
     "DEFAULT_SPEC_DIRS",
     "FILE_LIMIT",
-    "LOAD_LIMIT_BYTES",
+    "LOAD_LIMIT_NODES",
     "NEWEST",
     "SPEC_LIMIT_BYTES",
     "SUPPORTED",

@@ -22,16 +22,15 @@ from .registry import SpecFile
 from .view import View, go_text, is_not_found
 
 SPEC_LIMIT_BYTES = 1024 * 1024
-LOAD_LIMIT_BYTES = 4 * 1024 * 1024
+# A load ends soon after so many nodes, of a file that is written oddly after half of them.
+LOAD_LIMIT_NODES = 100_000
 FILE_LIMIT = 1024
 # Names of no spec file are only looked at to explain a refusal, and may be a directory's.
 ENTRY_LIMIT = 1024
 # Files that no reader takes, and sub-directories, are only read to explain a refusal.
 UNREAD_LIMIT = 64
-UNREAD_LIMIT_BYTES = 512 * 1024
+UNREAD_LIMIT_NODES = 20_000
 PEEK_LIMIT = 16
-# How much longer a byte takes in the port of go-yaml than in libyaml.
-_SLOWNESS = 16
 _EXTENSIONS = frozenset({".yaml", ".json"})
 
 
@@ -81,13 +80,13 @@ def select(names: Sequence[str], room: int = FILE_LIMIT) -> Selection:
 class Loader:
     """Judges files as ``view`` shows them and keeps them, up to a number and a size."""
 
-    def __init__(self, view: View, library: Library, file_limit: int, limit_bytes: int) -> None:
+    def __init__(self, view: View, library: Library, file_limit: int, limit_nodes: int) -> None:
         self.files: list[SpecFile] = []
         self._view = view
         self._library = library
         self._file_limit = file_limit
-        self._limit_bytes = limit_bytes
-        self._left_bytes = limit_bytes
+        self._limit_nodes = limit_nodes
+        self._left_nodes = limit_nodes
 
     @property
     def room(self) -> int:
@@ -96,12 +95,12 @@ class Loader:
 
     def add(self, path: str, directory: str, priority: int) -> None:
         """Judge a file and keep it, claims and all."""
-        read = self._read(path)
+        read = self._read(path) if self._left_nodes > 0 else self._too_much(path)
         if not isinstance(read, bytes):
             self.files.append(SpecFile(path, directory, priority, read))
             return
         judgement = judge(read, path, self._library)
-        self._left_bytes = max(self._left_bytes - _cost(read, judgement), 0)
+        self._left_nodes -= _cost(len(read), judgement)
         kind, names = claims_of(read, judgement)
         self.files.append(SpecFile(path, directory, priority, judgement.outcome, kind, names))
 
@@ -128,9 +127,9 @@ class Loader:
                 return Rejected(f"failed to read CDI Spec {quoted}: {text}", Stage.READ)
             if kind in {FileKind.CHAR_DEVICE, FileKind.BLOCK_DEVICE}:
                 return Rejected(f"{quoted} is a device, which is never opened", Stage.BOUND)
-            return self._view.read(path, min(SPEC_LIMIT_BYTES, self._left_bytes))
+            return self._view.read(path, SPEC_LIMIT_BYTES)
         except FileTooLargeError:
-            return self._too_large(quoted)
+            return Rejected(f"{quoted} is larger than {SPEC_LIMIT_BYTES} bytes", Stage.BOUND)
         except OSError as error:
             if is_not_found(error):
                 return Rejected(f"open {path}: no such file or directory", Stage.READ)
@@ -138,17 +137,16 @@ class Loader:
             text = f"{step} {path}: {go_text(error)}"
             return Rejected(f"failed to read CDI Spec {quoted}: {text}", Stage.READ)
 
-    def _too_large(self, quoted: str) -> Rejected:
-        if self._left_bytes >= SPEC_LIMIT_BYTES:
-            return Rejected(f"{quoted} is larger than {SPEC_LIMIT_BYTES} bytes", Stage.BOUND)
+    def _too_much(self, path: str) -> Rejected:
         return Rejected(
-            f"{quoted} not looked at: together with the files before it larger than "
-            f"{self._limit_bytes} bytes, where one that is written oddly counts {_SLOWNESS} times",
+            f"{quote(path)} not looked at: the files before it have more than {self._limit_nodes} "
+            "YAML nodes, or take as long to read",
             Stage.BOUND,
         )
 
 
-def _cost(data: bytes, judgement: Judgement) -> int:
-    if not judgement.was_slow:
-        return len(data)
-    return max(len(data), _SLOWNESS * min(len(data), EXACT_LIMIT_BYTES))
+def _cost(size_bytes: int, judgement: Judgement) -> int:
+    """Return the work that a file was, in nodes that libyaml reads."""
+    if judgement.was_slow:
+        return 2 * judgement.count + min(size_bytes, EXACT_LIMIT_BYTES) // 4
+    return judgement.count + size_bytes // 64

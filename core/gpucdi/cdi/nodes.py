@@ -6,7 +6,8 @@ exact; the two agree on everything that is not :data:`_RISKY`. Must not know: st
 
 from __future__ import annotations
 
-import functools
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -62,14 +63,10 @@ class _EventSource(Protocol):
     def get_event(self) -> Event | None: ...
 
 
-class _Unsure:
-    """Stands for a document that go-yaml should judge."""
-
-
-_UNSURE = _Unsure()
-# Nodes take up to a hundred times the memory of their text.
-_KEPT_BYTES = 32 * 1024
+# Beyond this only libyaml reads a text: the port of go-yaml would take too long.
 EXACT_LIMIT_BYTES = 128 * 1024
+_KEPT_BYTES = 32 * 1024
+_KEPT_NODES = 50_000
 
 
 class _UnsureError(Exception):
@@ -78,13 +75,18 @@ class _UnsureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The first document; ``root`` is ``None`` for a stream without one.
+    """The first document; ``root`` is ``None`` for a stream without one, ``count`` counts its nodes.
 
     ``was_slow`` tells that libyaml could not be trusted with it.
     """
 
     root: Node | None
+    count: int
     was_slow: bool = False
+
+
+# None: libyaml is not to be trusted with this text.
+_Result = Document | UnreadableYamlError | OverBoundError | None
 
 
 def first_document(data: bytes, *, v3: bool) -> Document:
@@ -96,40 +98,76 @@ def first_document(data: bytes, *, v3: bool) -> Document:
     follows the document's end counts as far as go-yaml looks ahead. Nodes are shared between
     calls and must not be changed.
     """
-    keep = len(data) <= _KEPT_BYTES
-    found = _kept_fast(data) if keep else _fast(data)
-    if not isinstance(found, _Unsure):
-        return Document(found)
-    if len(data) > EXACT_LIMIT_BYTES:
-        raise OverBoundError(
-            f"larger than {EXACT_LIMIT_BYTES} bytes and written in a way that takes long to read"
-        )
-    exact = _kept_exact(data, v3) if keep else _exact(data, v3)
-    if isinstance(exact, Exception):
-        raise exact.with_traceback(None)
-    return Document(exact, was_slow=True)
+    found = _kept.result(data, None) or _kept.result(data, v3)
+    if isinstance(found, Exception):
+        raise found.with_traceback(None)
+    return cast("Document", found)
 
 
-def _fast(data: bytes) -> Node | _Unsure | None:
+def _fast(data: bytes) -> _Result:
     fast = getattr(yaml, "cyaml", None)
     if fast is None or not data or _is_risky(data):
-        return _UNSURE
+        return None
     try:
         return _Builder(_events(fast.CParser(data))).document()
+    except OverBoundError as error:
+        return error
     except (yaml.YAMLError, _UnsureError, UnicodeError):
-        return _UNSURE
+        return None
 
 
-def _exact(data: bytes, v3: bool) -> Node | Exception | None:
+def _exact(data: bytes, v3: bool) -> _Result:
+    if len(data) > EXACT_LIMIT_BYTES:
+        text = f"larger than {EXACT_LIMIT_BYTES} bytes and written in a way that takes long to read"
+        return OverBoundError(text)
     try:
-        return goyaml.parse(data, v3=v3)
+        root, count = goyaml.parse(data, v3=v3)
     except (UnreadableYamlError, OverBoundError) as error:
         return error
+    return Document(root, count, was_slow=True)
 
 
-# The readers of a node load the same files one after the other, each with its own version.
-_kept_fast = functools.lru_cache(maxsize=32)(_fast)
-_kept_exact = functools.lru_cache(maxsize=8)(_exact)
+class _Kept:
+    """The results for small texts that were asked for last, with a bound on their nodes.
+
+    The readers of a node load the same files one after the other, each with its own version.
+    """
+
+    def __init__(self) -> None:
+        self._results: OrderedDict[tuple[bytes, bool | None], _Result] = OrderedDict()
+        self._nodes = 0
+        self._lock = threading.Lock()
+
+    def result(self, data: bytes, v3: bool | None) -> _Result:
+        """Return what libyaml (``v3`` is ``None``) or a line of go-yaml makes of ``data``."""
+        key = (data, v3)
+        with self._lock:
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
+        result = _fast(data) if v3 is None else _exact(data, v3)
+        if len(data) <= _KEPT_BYTES:
+            with self._lock:
+                if key not in self._results:
+                    self._results[key] = result
+                    self._nodes += _weight(key, result)
+                while self._nodes > _KEPT_NODES:
+                    self._nodes -= _weight(*self._results.popitem(last=False))
+        return result
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._results.clear()
+            self._nodes = 0
+
+
+def _weight(key: tuple[bytes, bool | None], result: _Result) -> int:
+    # A node takes some 200 bytes.
+    return len(key[0]) // 200 + (result.count if isinstance(result, Document) else 0) + 1
+
+
+_kept = _Kept()
 
 
 def _events(parser: _EventSource) -> Iterator[Event]:
@@ -143,18 +181,19 @@ class _Builder:
     def __init__(self, events: Iterator[Event]) -> None:
         self.events = events
         self.anchors: dict[str, Node] = {}
+        self.count = 0
 
-    def document(self) -> Node | None:
+    def document(self) -> Document:
         for event in self.events:
             kind = type(event)
             if kind is StreamEndEvent:
-                return None
+                break
             if kind is not StreamStartEvent and kind is not DocumentStartEvent:
                 root = self._tree(event)
                 if type(next(self.events, None)) is not StreamEndEvent:
                     raise _UnsureError
-                return root
-        return None
+                return Document(root, self.count)
+        return Document(None, 0)
 
     def _tree(self, first: Event) -> Node:
         root = self._node(first)
@@ -182,10 +221,11 @@ class _Builder:
                 stack.append(node)
                 keys.append(None)
                 if len(stack) > NESTING_LIMIT:
-                    raise OverBoundError(f"nested deeper than {NESTING_LIMIT} levels")
+                    raise OverBoundError(f"nested deeper than {NESTING_LIMIT} levels", count)
             count += 1
             if count > NODE_LIMIT:
-                raise OverBoundError(f"more than {NODE_LIMIT} YAML nodes")
+                raise OverBoundError(f"more than {NODE_LIMIT} YAML nodes", count)
+        self.count = count + 1
         return root
 
     def _node(self, event: Event) -> Node:

@@ -9,11 +9,19 @@ NESTING_LIMIT = 100
 NODE_LIMIT = 100_000
 
 
-class UnreadableYamlError(ValueError):
+class _YamlError(ValueError):
+    """Says why there is no document; ``count`` nodes were made before it was clear."""
+
+    def __init__(self, problem: str, count: int = 0) -> None:
+        super().__init__(problem)
+        self.count = count
+
+
+class UnreadableYamlError(_YamlError):
     """The text is no YAML to the library; the message is go-yaml's without its ``yaml: ``."""
 
 
-class OverBoundError(ValueError):
+class OverBoundError(_YamlError):
     """The text exceeds a bound of this package, not of the library."""
 
 

@@ -58,11 +58,15 @@ SpecOutcome = Accepted | Rejected | Crashes
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """An outcome, the nodes it was drawn from where there are any, and whether they came slowly."""
+    """An outcome, the nodes it was drawn from where there are any, and how much work that was.
+
+    ``count`` is the number of nodes, ``was_slow`` tells that each took longer than usual.
+    """
 
     outcome: SpecOutcome
-    root: Node | None = None
-    was_slow: bool = False
+    root: Node | None
+    count: int
+    was_slow: bool
 
 
 def decode_spec(data: bytes, path: str, library: Library) -> SpecOutcome:
@@ -82,11 +86,11 @@ def judge(data: bytes, path: str, library: Library) -> Judgement:
     except UnreadableYamlError as error:
         step = "" if v3 else "error converting YAML to JSON: "
         text = f"{where}: failed to unmarshal CDI Spec: {step}yaml: {error}"
-        return Judgement(_rejected(text, where, Stage.PARSE), was_slow=True)
+        return Judgement(_rejected(text, where, Stage.PARSE), None, error.count, was_slow=True)
     except OverBoundError as error:
-        return Judgement(_over_bound(where, str(error)), was_slow=True)
+        return Judgement(_over_bound(where, str(error)), None, error.count, was_slow=True)
     outcome = _outcome(document.root, where, library, aliases=b"*" in data)
-    return Judgement(outcome, document.root, document.was_slow)
+    return Judgement(outcome, document.root, document.count, document.was_slow)
 
 
 def _outcome(root: Node | None, where: str, library: Library, *, aliases: bool) -> SpecOutcome:

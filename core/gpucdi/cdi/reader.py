@@ -18,10 +18,10 @@ from .gotext import quote
 from .library import Library
 from .loading import (
     FILE_LIMIT,
-    LOAD_LIMIT_BYTES,
+    LOAD_LIMIT_NODES,
     PEEK_LIMIT,
     UNREAD_LIMIT,
-    UNREAD_LIMIT_BYTES,
+    UNREAD_LIMIT_NODES,
     Loader,
     extension,
     is_spec_name,
@@ -84,9 +84,9 @@ class _Scan:
         self.view = View(host, overlay)
         self.unlimited = View(host, overlay, as_root=True)
         self.directories: list[SpecDirectory] = []
-        self.read = Loader(self.view, self.library, FILE_LIMIT, LOAD_LIMIT_BYTES)
+        self.read = Loader(self.view, self.library, FILE_LIMIT, LOAD_LIMIT_NODES)
         # Counted apart: what no reader takes must not cost a reader its files.
-        self.unread = Loader(self.unlimited, self.library, UNREAD_LIMIT, UNREAD_LIMIT_BYTES)
+        self.unread = Loader(self.unlimited, self.library, UNREAD_LIMIT, UNREAD_LIMIT_NODES)
         self.peeks = 0
 
     def registry(self) -> Registry:

@@ -35,17 +35,20 @@ _NO_VALUE = frozenset(("key", "value", "block-end"))
 _NO_ITEM = frozenset(("block-entry", "key", "value", "block-end"))
 
 
-def parse(data: bytes, *, v3: bool) -> Node | None:
-    """Return the root of the first document as go-yaml would; ``None`` without a document.
+def parse(data: bytes, *, v3: bool) -> tuple[Node | None, int]:
+    """Return the root of the first document as go-yaml would, ``None`` without one, and its size.
 
-    Raises :class:`UnreadableYamlError` with go-yaml's text, :class:`OverBoundError` above a bound.
+    Raises :class:`UnreadableYamlError` with go-yaml's text, :class:`OverBoundError` above a bound;
+    like the size, their ``count`` is in nodes.
     """
+    parser: _Parser | None = None
     try:
-        return _Parser(Scanner(GoText(data or b"\n"), v3=v3)).document()
+        parser = _Parser(Scanner(GoText(data or b"\n"), v3=v3))
+        return parser.document(), parser.count
     except GoReaderError as error:
-        raise UnreadableYamlError(str(error)) from None
+        raise UnreadableYamlError(str(error), parser.count if parser else 0) from None
     except GoYamlError as error:
-        raise UnreadableYamlError(_text(error, v3=v3)) from None
+        raise UnreadableYamlError(_text(error, v3=v3), parser.count if parser else 0) from None
 
 
 def _text(error: GoYamlError, *, v3: bool) -> str:
@@ -113,12 +116,12 @@ class _Parser:
     def _node(self, *, block: bool, indentless: bool = False) -> Node:
         self.count += 1
         if self.count > NODE_LIMIT:
-            raise OverBoundError(f"more than {NODE_LIMIT} YAML nodes")
+            raise OverBoundError(f"more than {NODE_LIMIT} YAML nodes", self.count)
         token = self.scanner.peek()
         if token.kind == "alias":
             target = self.anchors.get(token.value)
             if target is None:
-                raise UnreadableYamlError(f"unknown anchor '{token.value}' referenced")
+                raise UnreadableYamlError(f"unknown anchor '{token.value}' referenced", self.count)
             self.scanner.take()
             return AliasNode(token.start.line + 1, token.value, target)
         start = token.start
@@ -179,7 +182,7 @@ class _Parser:
         tag = short_tag(tag)
         self.depth += 1
         if self.depth > NESTING_LIMIT:
-            raise OverBoundError(f"nested deeper than {NESTING_LIMIT} levels")
+            raise OverBoundError(f"nested deeper than {NESTING_LIMIT} levels", self.count)
         node: Node | None = None
         if indentless and kind == "block-entry":
             node = self._sequence(SequenceNode(line, tag, anchor), self._indentless_items)
