@@ -9,6 +9,7 @@ Source: ``go.yaml.in/yaml/v3`` encode.go, emitterc.go and sorter.go.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -32,7 +33,7 @@ _SHOWN = re.compile("[\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\uf
 def dump_spec(spec: Spec, *, keep_version: bool = False) -> bytes:
     """Return ``spec`` as canonical YAML with the lowest ``cdiVersion`` that its features need.
 
-    With ``keep_version`` the declared version stays. Text that YAML cannot hold (lone surrogates,
+    That is often lower than the declared one; with ``keep_version`` the declared version stays. Text that YAML cannot hold (lone surrogates,
     control characters) is escaped in double quotes.
     """
     if not keep_version:
@@ -63,7 +64,7 @@ def _pair(name: str, value: object, kind: Type, column: int) -> Iterator[str]:
     lead = " " * column + name + ":"
     inner = _INDENT * ((column + _INDENT) // _INDENT)
     if isinstance(kind, Scalar):
-        yield from _scalar_lines(lead + " ", value, inner)
+        yield from _scalar_lines(lead + " ", value, inner, column)
         return
     if isinstance(kind, Struct):
         lines = list(_mapping(value, kind, inner))
@@ -74,8 +75,9 @@ def _pair(name: str, value: object, kind: Type, column: int) -> Iterator[str]:
         return
     yield lead
     if isinstance(kind, TextMap) and isinstance(value, Mapping):
-        for key in sorted(value, key=_natural):
-            yield from _scalar_lines(f"{' ' * inner}{_key(key)}: ", value[key], inner + _INDENT)
+        for key in sorted(value, key=_in_go_order):
+            start = f"{' ' * inner}{_key(key)}: "
+            yield from _scalar_lines(start, value[key], inner + _INDENT, inner)
     elif isinstance(kind, Sequence) and isinstance(value, tuple):
         for item in value:
             yield from _item(item, kind.item, inner)
@@ -84,25 +86,26 @@ def _pair(name: str, value: object, kind: Type, column: int) -> Iterator[str]:
 def _item(item: object, kind: Scalar | Struct, column: int) -> Iterator[str]:
     lead = " " * column + "- "
     if isinstance(kind, Scalar):
-        # With an indentation hint yaml.v3 writes what it cannot read: the text is indented by 2.
-        if isinstance(item, str) and "\n" in item and item[0] in " \n":
-            yield lead + _double_quoted(item)
-        else:
-            yield from _scalar_lines(lead, item, column + 2)
+        yield from _scalar_lines(lead, item, column + 2, column)
         return
     lines = list(_mapping(item, kind, column + 2))
     yield lead + lines[0].lstrip(" ") if lines else lead + "{}"
     yield from lines[1:]
 
 
-def _scalar_lines(lead: str, value: object, column: int) -> Iterator[str]:
+def _scalar_lines(lead: str, value: object, column: int, parent: int) -> Iterator[str]:
     text = value if isinstance(value, str) else None
     if text is None or "\n" not in text or not _may_be_literal(text):
         yield lead + _scalar(value)
         return
+    needs_hint = text[0] in " \n"
+    if needs_hint and column != parent + _INDENT:
+        # yaml.v3 gives its hint as if it had indented by four, and cannot read what it wrote.
+        yield lead + _double_quoted(text)
+        return
     body = text.removesuffix("\n")
     ending = "-" if body == text else "+" if body.endswith("\n") or not body else ""
-    hint = str(_INDENT) if text[0] in " \n" else ""
+    hint = str(_INDENT) if needs_hint else ""
     yield f"{lead}|{hint}{ending}"
     for line in body.split("\n"):
         yield " " * column + line if line else ""
@@ -166,7 +169,42 @@ def _escaped(character: str) -> str:
     return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"  # noqa: PLR2004 - one plane
 
 
-def _natural(key: str) -> list[tuple[int, int, str]]:
-    """Order numbers inside keys by value, as yaml.v3 does for map keys."""
-    parts = re.split(r"(\d+)", key)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
+@functools.cmp_to_key
+def _in_go_order(left: str, right: str) -> int:
+    return -1 if _is_less(left, right) else int(_is_less(right, left))
+
+
+def _is_less(left: str, right: str) -> bool:
+    """Port of yaml.v3's ``keyList.Less`` for strings: numbers inside keys count by their value."""
+    digits = False
+    for index, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one == other:
+            digits = one.isdecimal()
+            continue
+        if one.isalpha() and other.isalpha():
+            return one < other
+        if one.isalpha() or other.isalpha():
+            return one.isalpha() if digits else other.isalpha()
+        start = int("0" in {one, other} and _follows_a_number(left, index))
+        number, end = _number_at(left, index, start)
+        other_number, other_end = _number_at(right, index, start)
+        return (number, end, one) < (other_number, other_end, other)
+    return len(left) < len(right)
+
+
+def _follows_a_number(text: str, index: int) -> bool:
+    """Tell whether the digits right before ``index`` are more than zeros."""
+    while index and text[index - 1].isdecimal():
+        index -= 1
+        if text[index] != "0":
+            return True
+    return False
+
+
+def _number_at(text: str, index: int, number: int) -> tuple[int, int]:
+    """Return the number that continues ``number`` as an int64 that overflows, and where it ends."""
+    while index < len(text) and text[index].isdecimal():
+        number = number * 10 + ord(text[index]) - ord("0")
+        index += 1
+        number = (number + 2**63) % 2**64 - 2**63
+    return number, index

@@ -12,7 +12,7 @@ import functools
 import re
 from dataclasses import dataclass, field
 
-_TEXT = re.compile(r"v?(\d+)\.(\d+)\.(\d+)([-+].*)?")
+_TEXT = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})([-+].*)?")
 
 
 @functools.total_ordering

@@ -12,9 +12,9 @@ import re
 
 from .library import Library
 
-_VERSION = re.compile(r"\D*?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+~.].*)?")
+_VERSION = re.compile(r"[^0-9]{0,64}?([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:[-+~.].*)?")
 
-# Each entry: the first release with that library; "" means no CDI. Ascending.
+# Each entry: the first release with that library; "" means no CDI, or that nobody looked. Ascending.
 _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "containerd": (
         ("0.0.0", ""),
@@ -54,7 +54,9 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("27.4.0", "0.8.0"),
         ("28.0.1", "0.8.1"),
         ("28.1.0", "1.0.1"),
+        # moby/moby/v2 v2.0.0-beta.23, of the day of 29.8.0, still has it; the next one has 1.1.1.
         ("29.2.0", "1.1.0"),
+        ("29.8.1", ""),
     ),
     "podman": (
         ("0.0.0", ""),
@@ -92,7 +94,9 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("0.18.2", "1.1.0"),
     ),
     "dra-driver": (
+        # The numbering went from 25.12 to 0.4; what lies between the two is still to come.
         ("0.4.0", "1.1.0"),
+        ("0.5.0", ""),
         ("25.3.0", "1.0.1"),
         ("25.12.0", "1.1.0"),
     ),
@@ -102,7 +106,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
 _LOOKED_AT: dict[str, tuple[int, int]] = {
     "containerd": (2, 4),
     "cri-o": (1, 36),
-    "docker": (29, 9999),
+    "docker": (29, 8),
     "podman": (5, 8),
     "nvidia-container-toolkit": (1, 20),
     "k8s-device-plugin": (0, 20),
@@ -123,7 +127,7 @@ def reader_library(program: str, version: str) -> Library | None:
     """Return the library of a program's release, ``None`` when unknown or without CDI.
 
     ``version`` may carry a ``v`` in front and a suffix behind (``v1.7.27-k3s1``, ``1.18.2~rc.1``).
-    A release newer than any that was looked at is unknown.
+    A minor release newer than any that was looked at is unknown; so is what is no version at all.
     """
     table = _TABLE.get(_ALIASES.get(program, program))
     found = _VERSION.fullmatch(version.strip())

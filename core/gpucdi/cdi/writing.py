@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 from typing import Protocol
 
@@ -79,15 +80,19 @@ def write_spec(
     """Write ``content`` to ``directory``/``name`` atomically, mode 0644, and return the path.
 
     ``directory`` is where it lies for this process and is created when missing. Raises
-    :class:`ValueError` for a name that readers would not load, :class:`OSError` when a step fails;
-    then the old file is as it was, and no temporary file remains unless even its removal failed.
+    :class:`ValueError` for a name that readers would not load, :class:`OSError` when a step fails.
+    Then the old file is as it was, and no temporary file remains unless even its removal failed;
+    only when making the directory durable fails, the last step, the new file is in place already.
+    A writer that is killed may leave a temporary file, which the next one with its thread's number
+    removes: after a restart in a container that is usually the same.
     """
     if "/" in name or not is_spec_name(name):
         raise ValueError(f"readers load no file of this name: {name!r}")
     steps = filesystem or RealFilesystem()
     steps.make_directory(directory)
     target = directory / name
-    temporary = directory / f".{name}.{os.getpid()}.tmp"
+    # Two threads of one process are two writers; the kernel numbers threads like processes.
+    temporary = directory / f".{name}.{threading.get_native_id()}.tmp"
     steps.remove(temporary)
     try:
         steps.write_new(temporary, content)
