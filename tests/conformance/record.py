@@ -1,7 +1,7 @@
 """Ask the real library again about every case of a vectors file, and write down what it says.
 
 ``python -m tests.conformance.record tests/conformance/data/found.json`` keeps the cases' inputs
-and replaces their results; ``--add NAME FILE`` adds a spec file as a case first. This is how a
+and replaces their results, those of trees as well; ``--add NAME FILE`` adds a spec file as a case first. This is how a
 difference that the differential test finds becomes a vector.
 """
 
@@ -12,10 +12,11 @@ import base64
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from tests.conformance.run_vectors import content_of
+from tests.conformance.run_vectors import content_of, tree
 from tests.differential.oracle import Json, Oracle
 from tests.lab.oracle.build import VERSIONS
 
@@ -24,9 +25,22 @@ def recorded(content: bytes, oracles: list[Oracle], place: Path) -> list[Json]:
     """Return the results of all versions for one spec file, versions with one result together."""
     path = place / "spec.yaml"
     path.write_bytes(content)
+    question: Json = {"op": "read", "path": str(path)}
+    return _grouped(oracles, lambda oracle: _result(oracle.ask(question), str(path)))
+
+
+def recorded_tree(case: Json, oracles: list[Oracle]) -> list[Json]:
+    """Return the results of all versions for a tree of spec directories, which nobody is kept from."""
+    with tree(case) as root:
+        dirs = [f"{root}/{name}" for name in cast("list[str]", case["dirs"])]
+        question: Json = {"op": "cache", "dirs": dirs, "devices": case["inject"]}
+        return _grouped(oracles, lambda oracle: _tree_result(oracle.ask(question), root))
+
+
+def _grouped(oracles: list[Oracle], ask: Callable[[Oracle], Json]) -> list[Json]:
     groups: list[Json] = []
     for oracle in oracles:
-        result = _result(oracle.ask({"op": "read", "path": str(path)}), str(path))
+        result = ask(oracle)
         version = f"v{oracle.version}"
         same = next((group for group in groups if group["result"] == result), None)
         if same is None:
@@ -34,6 +48,16 @@ def recorded(content: bytes, oracles: list[Oracle], place: Path) -> list[Json]:
         else:
             cast("list[str]", same["lib"]).append(version)
     return groups
+
+
+def _tree_result(answer: Json, root: Path) -> Json:
+    if "panic" in answer:
+        return {"panic": answer["panic"]}
+    text = json.dumps(answer).replace(f"{root}/", "")
+    found = cast("Json", json.loads(text))
+    names = {"list": "list", "errors": "errors", "unresolved": "unresolved"}
+    names |= {"injecterr": "injecterr", "injected_env": "env"}
+    return {key: found[name] for key, name in names.items() if found.get(name)}
 
 
 def _result(answer: Json, path: str) -> Json:
@@ -67,6 +91,8 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as directory:
         for case in vectors["read_spec"]:
             case["expect"] = recorded(content_of(case), oracles, Path(directory))
+    for case in vectors.get("cache_dirs", {}).get("cases", []):
+        case["expect"] = recorded_tree(case, oracles)
     for oracle in oracles:
         oracle.close()
     text = json.dumps(vectors, ensure_ascii=False, indent=1)
