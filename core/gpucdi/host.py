@@ -85,10 +85,7 @@ class CaptureFacts:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The names in a directory; ``is_cut`` when it has more than :data:`LIST_LIMIT` of them.
-
-    Which names of such a directory are there is the file system's choice.
-    """
+    """The names in a directory; when ``is_cut`` it has more, and the file system chose these."""
 
     names: list[str]
     is_cut: bool = False
@@ -223,14 +220,14 @@ class HostTree:
         """Return the names in a directory in byte order; at most :data:`LIST_LIMIT` of them."""
         return self.listing(path).names
 
-    def listing(self, path: str) -> Listing:
-        """Return the names in a directory in byte order, and whether there are more of them."""
+    def listing(self, path: str, limit: int = LIST_LIMIT) -> Listing:
+        """Return the names in a directory in byte order, and whether it has more than ``limit``."""
         real = self._resolve(path, follow_last=True)
         cut = False
         names: set[str] = set()
         try:
             with os.scandir(self._place(real)) as entries:
-                names.update(entry.name for entry in itertools.islice(entries, LIST_LIMIT))
+                names.update(entry.name for entry in itertools.islice(entries, limit))
                 cut = next(entries, None) is not None
         except OSError as error:
             if not self._has_captured_child(real):

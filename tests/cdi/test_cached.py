@@ -73,3 +73,43 @@ def test_a_directory_that_appears_is_noticed(
     (tmp_path / "var/run/cdi/a.yaml").write_text(spec_text("vendor.com/gpu", "d0"))
 
     assert set(reader.load(host).devices) == {"vendor.com/gpu=d0"}
+
+
+def test_a_spec_file_in_the_place_of_a_directory_is_watched(
+    tmp_path: Path, tree: Tree, spec_text: SpecText
+) -> None:
+    host = tree({"/etc/cdi/a.yaml": spec_text("vendor.com/gpu", "d0")})
+    reader = CachedReader(Reader(("/etc/cdi/a.yaml",), Library("1.1.0")))
+    assert set(reader.load(host).devices) == {"vendor.com/gpu=d0"}
+
+    (tmp_path / "etc/cdi/a.yaml").write_text(spec_text("vendor.com/gpu", "d1"))
+
+    assert set(reader.load(host).devices) == {"vendor.com/gpu=d1"}
+
+
+def test_an_edit_in_place_that_puts_the_time_back_is_noticed(
+    tmp_path: Path, tree: Tree, spec_text: SpecText
+) -> None:
+    host = tree({"/etc/cdi/a.yaml": spec_text("vendor.com/gpu", "d0")})
+    reader = cached()
+    reader.load(host)
+    path = tmp_path / "etc/cdi/a.yaml"
+    before = path.stat()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:
+        path.write_text(spec_text("vendor.com/gpu", "d1"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert set(reader.load(host).devices) == {"vendor.com/gpu=d1"}
+
+
+def test_files_of_sub_directories_are_watched_because_they_explain(
+    tmp_path: Path, tree: Tree, spec_text: SpecText
+) -> None:
+    host = tree({"/etc/cdi/sub/a.yaml": spec_text("vendor.com/gpu", "d0")})
+    reader = cached()
+    reader.load(host)
+
+    (tmp_path / "etc/cdi/sub/a.yaml").write_text(spec_text("vendor.com/gpu", "d0", "d1"))
+
+    (file,) = reader.load(host).unread
+    assert file.claimed_names == frozenset({"d0", "d1"})

@@ -112,9 +112,11 @@ TEXTS = st.one_of(
 
 def spec_with(text: str, key: str) -> Spec:
     edits = ContainerEdits(
-        hooks=(Hook("prestart", "/x", (text, "x")),), mounts=(Mount("/a", "/b", (text,)),)
+        device_nodes=(DeviceNode(text or "/x", type="c", major=1),),
+        hooks=(Hook("prestart", text or "/x", (text, "x")),),
+        mounts=(Mount("/a", text or "/b", (text,)),),
     )
-    return Spec("1.1.0", "vendor.com/gpu", {key: text}, (Device("d0", edits=edits),))
+    return Spec("1.1.0", "vendor.com/gpu", {key: text}, (Device("d0", {key: text}, edits),))
 
 
 def assert_same(tmp_path: Path, oracle: Oracle, spec: Spec) -> None:
@@ -150,4 +152,42 @@ def test_any_text_comes_back_from_every_decoder(text: str) -> None:
         outcome = decode_spec(data, "/x.yaml", library)
         assert isinstance(outcome, Accepted), outcome
         assert outcome.spec.devices[0].edits.hooks[0].args == (text, "x")
+        assert outcome.spec.devices[0].edits.device_nodes[0].path == (text or "/x")
         assert dict(outcome.spec.annotations) == {"a": text}
+
+
+KEYS = st.one_of(
+    st.text(alphabet="0019a-.z\u0663\u00e9_/ ", min_size=1, max_size=6),
+    st.sampled_from(["a" * 128, "a" * 129, "9" * 5000, "a\nb", "a\n", "\u00e9" * 65, "x: " * 60]),
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(keys=st.sets(KEYS, min_size=2, max_size=6))
+def test_annotations_come_in_the_library_s_order(
+    tmp_path: Path, oracle: Oracle, keys: set[str]
+) -> None:
+    edits = ContainerEdits(env=("A=b",))
+    device = Device("d0", edits=edits)
+    pairs = [
+        Spec("0.6.0", "vendor.com/gpu", {one: "", other: ""}, (device,))
+        for one in keys
+        for other in keys
+        if one < other
+    ]
+
+    # Two at a time: its order of three may be a circle, and then depends on Go's random walk.
+    for spec in pairs:
+        assert_same(tmp_path, oracle, spec)
+
+
+def test_a_key_of_thousands_of_digits_is_written() -> None:
+    keys = {"9" * 5000: "a", "9" * 4999 + "8": "b", "10": "c"}
+    spec = Spec("0.6.0", "vendor.com/gpu", keys, (Device("d0", edits=ContainerEdits(("A=b",))),))
+
+    outcome = decode_spec(dump_spec(spec), "/x.yaml", cdi.NEWEST)
+
+    assert isinstance(outcome, Accepted)
+    assert outcome.spec.annotations == keys

@@ -24,7 +24,9 @@ def test_a_pre_release_lies_between_the_releases() -> None:
     assert Library("1.0.1") < Library("1.0.2-dev") < Library("1.0.2")
 
 
-@pytest.mark.parametrize("text", ["", "1", "1.1", "one", "1.1.0.0", "1.1.0 x"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "1.1", "one", "1.1.0.0", "1.1.0 x", f"1.1.{'9' * 5000}", "1.1.\u0663"]
+)
 def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a version"):
         Library.parse(text)
@@ -72,6 +74,10 @@ def test_0_6_1_is_the_first_to_list_only_what_is_unresolved() -> None:
         ("k8s-device-plugin", "0.17.3", "0.8.1"),
         ("dra-driver", "25.8.1", "1.0.1"),
         ("dra-driver", "0.4.0", "1.1.0"),
+        ("dra-driver", "0.4.7", "1.1.0"),
+        ("docker", "29.2.9", "1.1.0"),
+        ("docker", "29.8.0", "1.1.0"),
+        ("podman", "5.8.99", "1.0.1"),
     ],
 )
 def test_a_release_has_its_library(program: str, version: str, library: str) -> None:
@@ -84,6 +90,14 @@ def test_a_release_has_its_library(program: str, version: str, library: str) -> 
         ("containerd", "1.6.36"),
         ("containerd", "3.0.0"),
         ("docker", "24.0.9"),
+        ("docker", "29.8.1"),
+        ("docker", "29.999.0"),
+        ("docker", "30.0.0"),
+        ("dra-driver", "0.5.0"),
+        ("dra-driver", "1.0.0"),
+        ("dra-driver", "26.1.0"),
+        ("containerd", f"1.7.{'9' * 5000}"),
+        ("containerd", f"{'x' * 100_000}1.7.27"),
         ("rkt", "1.0.0"),
         ("containerd", "main"),
     ],

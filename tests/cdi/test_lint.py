@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.cdi.support import Tree
 
 from gpucdi.cdi import (
@@ -137,3 +138,33 @@ def test_mounts_and_hooks_can_be_left_out(tmp_path: Path) -> None:
     edits = ContainerEdits(mounts=(Mount("/a", "/b"),), hooks=(Hook("prestart", "/c"),))
 
     assert lint_spec(spec_of(edits), HostTree(tmp_path), mounts=False, hooks=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/dev/null/", "not a directory"),
+        ("/dev/nosuch/../null", "no such file or directory"),
+        ("/dev/null/../null", "not a directory"),
+        ("/dev/nu\0ll", "invalid argument"),
+        ("/x" * 3000, "file name too long"),
+    ],
+)
+def test_a_device_path_that_the_kernel_refuses_is_refused(
+    tmp_path: Path, path: str, text: str
+) -> None:
+    host = host_with_devices(tmp_path, {"path": "/dev/null", "major": 1, "minor": 3})
+
+    error = injection_error(ContainerEdits(device_nodes=(DeviceNode(path),)), host)
+
+    assert error is not None
+    assert error.endswith(f": {text}")
+    assert len(lint_spec(node_spec(DeviceNode(path)), host)) == 1
+
+
+@pytest.mark.parametrize("path", ["/nosuch/../etc", "/etc/x/", "/etc/x/..", "/e\0tc"])
+def test_a_mount_source_and_a_hook_that_the_kernel_refuses_are_found(tree: Tree, path: str) -> None:
+    host = tree({"/etc/x": ""})
+    edits = ContainerEdits(mounts=(Mount(path, "/b"),), hooks=(Hook("prestart", path),))
+
+    assert len(lint_spec(spec_of(edits), host)) == 2

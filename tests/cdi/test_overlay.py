@@ -7,7 +7,14 @@ from pathlib import Path
 
 from tests.cdi.support import DIRS, Tree
 
-from gpucdi.cdi import Library, Reader
+from gpucdi.cdi import (
+    SPEC_LIMIT_BYTES,
+    DirectoryState,
+    Library,
+    Reader,
+    Rejected,
+    Stage,
+)
 
 SpecText = Callable[..., str]
 READER = Reader(DIRS, Library("1.1.0"))
@@ -69,3 +76,33 @@ def test_nothing_is_written(tmp_path: Path, tree: Tree, spec_text: SpecText) -> 
     READER.load(host, {"/etc/cdi/b.yaml": spec_text("vendor.com/gpu", "d0").encode()})
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_behind_a_loop_of_links_stands_for_nothing(tree: Tree, spec_text: SpecText) -> None:
+    host = tree({"/etc/loop": "-> loop", "/etc/cdi/a.yaml": spec_text("vendor.com/gpu", "d0")})
+
+    registry = READER.load(host, {"/etc/loop/x.yaml": b"x", "/etc/\0/x.yaml": None})
+
+    assert registry.names_of("vendor.com/gpu") == {"d0"}
+
+
+def test_a_link_to_a_directory_that_comes_with_the_file_stays_a_link(
+    tree: Tree, spec_text: SpecText, library: Library
+) -> None:
+    text = spec_text("vendor.com/gpu", "d0").replace("0.6.0", "0.5.0").encode()
+    host = tree({"/etc/cdi": "-> /nowhere"})
+
+    registry = Reader(DIRS, library).load(host, {"/etc/cdi/a.yaml": text})
+
+    follows = library.behaviour.decodes_with_yaml3
+    state = DirectoryState.READ if follows else DirectoryState.SYMLINK_NOT_READ
+    assert registry.directories[0].state is state
+    assert bool(registry.devices) is follows
+
+
+def test_content_laid_over_obeys_the_bound_on_files(tree: Tree) -> None:
+    registry = READER.load(tree({}), {"/etc/cdi/a.yaml": b"#" * (SPEC_LIMIT_BYTES + 1)})
+
+    outcome = registry.files[0].outcome
+    assert isinstance(outcome, Rejected)
+    assert outcome.stage is Stage.BOUND

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,28 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
 def test_a_name_that_no_reader_loads_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="readers load no file"):
         write_spec(tmp_path, name, b"x")
+
+
+def test_threads_of_one_process_do_not_write_each_other_s_temporary_file(tmp_path: Path) -> None:
+    contents = [bytes([number]) * 100_000 for number in range(8)]
+    meeting = threading.Barrier(len(contents))
+
+    def write(content: bytes) -> None:
+        meeting.wait()
+        for _ in range(20):
+            write_spec(tmp_path, "a.yaml", content)
+
+    with ThreadPoolExecutor(len(contents)) as pool:
+        list(pool.map(write, contents))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]
+    assert (tmp_path / "a.yaml").read_bytes() in contents
+
+
+def test_when_the_directory_cannot_be_made_durable_the_new_file_is_in_place(tmp_path: Path) -> None:
+    write_spec(tmp_path, "a.yaml", b"old")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_spec(tmp_path, "a.yaml", b"new", FailingFilesystem("sync"))
+
+    assert (tmp_path / "a.yaml").read_bytes() == b"new"

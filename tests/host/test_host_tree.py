@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,84 @@ def test_a_broken_capture_file_is_a_problem_and_not_an_error(root: Path) -> None
 )
 def test_paths_are_cleaned_as_go_cleans_them(path: str, cleaned: str) -> None:
     assert normal(path) == cleaned
+
+
+@pytest.fixture
+def walked(root: Path) -> HostTree:
+    (root / "q").mkdir()
+    (root / "file").write_text("x")
+    (root / "to-file").symlink_to("file")
+    (root / "to-q").symlink_to("q/")
+    return HostTree(root)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/nosuch/../file",
+            "/nosuch/.",
+            "/nosuch/",
+            "/nosuch/./x",
+            "/file/",
+            "/file/.",
+            "/file/..",
+        ),
+        *("/file/../file", "/to-file/", "/to-file/../file", "/q/", "/q/.", "/q/../file", "/to-q/"),
+        *("/q/nosuch/../../file", "/to-q/../file", "/./file", "//file", "/q/./../file", "/.."),
+    ],
+)
+def test_a_path_leads_where_the_kernel_says(root: Path, walked: HostTree, path: str) -> None:
+    def number(look: Callable[[], object]) -> int | None:
+        try:
+            look()
+        except OSError as error:
+            return error.errno
+        return None
+
+    kernel = number(lambda: os.stat(f"{root}{path}"))  # noqa: PTH116 - pathlib would clean the path
+    assert number(lambda: walked.stat(path)) == kernel
+    assert number(lambda: walked.lstat(path)) == number(lambda: os.lstat(f"{root}{path}"))
+
+
+def test_a_path_whose_parts_are_missing_still_has_a_real_path(walked: HostTree) -> None:
+    assert walked.realpath("/to-q/nosuch/x") == "/q/nosuch/x"
+    assert walked.realpath("/q/nosuch/") == "/q/nosuch"
+    with pytest.raises(FileNotFoundError):
+        walked.realpath("/nosuch/../q")
+
+
+@pytest.mark.parametrize("path", ["/a\0b", "/\0", "/\ud800"])
+def test_what_can_be_no_path_is_an_error_of_the_system(root: Path, path: str) -> None:
+    host = HostTree(root)
+    for look in (host.stat, host.lstat, host.realpath, host.listdir, host.read, host.readlink):
+        with pytest.raises(OSError, match="Invalid argument") as caught:
+            look(path)
+        assert caught.value.errno == errno.EINVAL
+    assert not host.exists(path)
+
+
+@pytest.mark.parametrize("path", ["/a" * 20_000, "/" + "b" * 4095, "/" * 5000, "/./" * 2000])
+def test_a_path_longer_than_the_kernel_takes_is_refused_at_once(root: Path, path: str) -> None:
+    began = time.process_time()
+    with pytest.raises(OSError, match="File name too long"):
+        HostTree(root).stat(path)
+    assert time.process_time() - began < 0.1
+
+
+def test_what_lies_below_a_captured_device_is_below_no_directory(root: Path) -> None:
+    host = capture(root, devices=[{"path": "/dev/null"}])
+    for path in ("/dev/null/", "/dev/null/.", "/dev/null/x", "/dev/null/../null"):
+        with pytest.raises(NotADirectoryError):
+            host.stat(path)
+    assert host.stat("/dev/../dev/./null").is_device
+
+
+def test_a_listing_says_that_it_is_cut(root: Path) -> None:
+    for name in "abc":
+        (root / name).write_text("")
+    host = HostTree(root)
+    assert host.listing("/", 5).is_cut is False
+    cut = host.listing("/", 2)
+    assert cut.is_cut
+    assert len(cut.names) == 2

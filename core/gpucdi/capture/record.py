@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpucdi.host import READ_LIMIT_BYTES, FileStat, HostTree, Listing, normal
+from gpucdi.host import LIST_LIMIT, READ_LIMIT_BYTES, FileStat, HostTree, Listing, normal
 from gpucdi.programs import EngineProcess, Programs
 
 
@@ -60,10 +60,10 @@ class RecordingTree(HostTree):
         self.record.looked_at.add(normal(path))
         return super().readlink(path)
 
-    def listing(self, path: str) -> Listing:
+    def listing(self, path: str, limit: int = LIST_LIMIT) -> Listing:
         """Remember and answer."""
         self.record.listed.add(normal(path))
-        return super().listing(path)
+        return super().listing(path, limit)
 
     def read(self, path: str, limit_bytes: int = READ_LIMIT_BYTES) -> bytes:
         """Remember and answer."""

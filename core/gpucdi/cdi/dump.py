@@ -22,6 +22,8 @@ from .schema import Scalar, Sequence, Struct, TextMap, Type, spec_schema
 from .validation import minimum_version
 
 _INDENT = 4
+# yaml_emitter_check_simple_key; no reader takes a key of more than 1024 without a mark.
+_SIMPLE_KEY_BYTES = 128
 _BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _OLD_BOOLS = YES | NO
 _ALWAYS = frozenset(("cdiVersion", "kind", "devices", "name", "path", "hookName", "containerPath"))
@@ -76,11 +78,21 @@ def _pair(name: str, value: object, kind: Type, column: int) -> Iterator[str]:
     yield lead
     if isinstance(kind, TextMap) and isinstance(value, Mapping):
         for key in sorted(value, key=_in_go_order):
-            start = f"{' ' * inner}{_key(key)}: "
-            yield from _scalar_lines(start, value[key], inner + _INDENT, inner)
+            yield from _entry_lines(key, value[key], inner)
     elif isinstance(kind, Sequence) and isinstance(value, tuple):
         for item in value:
             yield from _item(item, kind.item, inner)
+
+
+def _entry_lines(key: str, value: object, column: int) -> Iterator[str]:
+    lead = " " * column
+    if "\n" in key or len(key.encode("utf-8", "replace")) > _SIMPLE_KEY_BYTES:
+        yield from _scalar_lines(f"{lead}? ", key, column + _INDENT, column)
+        lead += ": "
+    else:
+        # The library leaves this one bare, where its own reader takes it for a merge.
+        lead += f"{_scalar(key) if key != '<<' else repr(key)}: "
+    yield from _scalar_lines(lead, value, column + _INDENT, column)
 
 
 def _item(item: object, kind: Scalar | Struct, column: int) -> Iterator[str]:
@@ -129,11 +141,6 @@ def _scalar(value: object) -> str:
         if analysis.allow_single_quoted and value:
             return "'" + value.replace("'", "''") + "'"
     return _double_quoted(value)
-
-
-def _key(key: str) -> str:
-    # The library leaves this one bare, where its own reader takes it for a merge.
-    return "'<<'" if key == "<<" else _scalar(key)
 
 
 _ESCAPES = {

@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gpucdi.host import LIST_LIMIT, FileKind, HostTree, Listing, normal
+from gpucdi.host import FileKind, HostTree, Listing, normal
 
 from .gotext import quote
 from .library import Library
@@ -190,7 +190,7 @@ class _Scan:
         self.read.leave_out(left_out, directory, priority)
         notes = []
         if listing.is_cut:
-            notes.append(f"only {LIST_LIMIT} of its names were looked at")
+            notes.append(f"only {len(listing.names)} of its names were looked at")
         if left_out:
             notes.append(f"{len(left_out)} spec files were not looked at")
         if selection.others_left_out:

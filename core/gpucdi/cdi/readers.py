@@ -12,7 +12,9 @@ import re
 
 from .library import Library
 
-_VERSION = re.compile(r"[^0-9]{0,64}?([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:[-+~.].*)?")
+_VERSION = re.compile(
+    r"[^0-9]{0,64}?([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9})(?:\..*)?)?(?:[-+~].*)?"
+)
 
 # Each entry: the first release with that library; "" means no CDI, or that nobody looked. Ascending.
 _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
