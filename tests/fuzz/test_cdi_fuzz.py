@@ -32,8 +32,9 @@ from gpucdi.cdi import (
 )
 
 EXAMPLES = int(os.environ.get("GPUCDI_FUZZ_EXAMPLES", "300"))
-SECONDS = 20
-MEMORY_BYTES = 256 * 1024 * 1024
+# Processor time, and twice what it takes: the machine may be slow, or busy with something else.
+SECONDS = 4
+MEMORY_BYTES = 64 * 1024 * 1024
 
 FUZZ = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PIECES = st.sampled_from(
@@ -55,11 +56,11 @@ VERSIONS = st.sampled_from(SUPPORTED)
 @FUZZ
 @given(data=FILES, library=VERSIONS)
 def test_any_file_gets_one_of_three_answers_soon(data: bytes, library: Library) -> None:
-    began = time.monotonic()
+    began = time.process_time()
 
     outcome = decode_spec(data, "/etc/cdi/x.yaml", library)
 
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
     if isinstance(outcome, Accepted):
         assert minimum_version(outcome.spec, library)
     else:
@@ -124,18 +125,40 @@ def test_any_annotation_is_read_or_refused(key: str, value: str, library: Librar
         b"k: " + b"x" * 1_000_000,
         b"#" * 1_000_000,
         b"\n" * 1_000_000,
+        b"a: 1\n" * 6000,
+        b"env: [&a " + b"x" * 2_000_000 + b"]\ndevices:\n" + b"- {*a : 1}\n" * 300,
+        b"devices: [&a " + b"1_" * 200_000 + b"1, " + b"*a, " * 800 + b"x]\n",
+        b'!x "' + b"a\n " * 1_300_000 + b'"',
+        b"! [" + b"a," * 60_000,
+        b"{" + b",".join(b"k%d: 1" % n for n in range(49_000)) + b"}",
     ],
-    ids=["flow", "block", "keys", "aliases", "bomb", "escapes", "long", "comment", "lines"],
+    ids=[
+        "flow",
+        "block",
+        "keys",
+        "aliases",
+        "bomb",
+        "escapes",
+        "long",
+        "comment",
+        "lines",
+        "twice",
+        "aliased key",
+        "aliased number",
+        "fold",
+        "odd",
+        "fields",
+    ],
 )
 def test_files_made_to_hurt_cost_little(data: bytes) -> None:
-    tracemalloc.start()
-    began = time.monotonic()
-    try:
-        for library in (Library("1.1.0"), Library("1.1.2")):
-            assert isinstance(decode_spec(data, "/x.yaml", library), Rejected)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-    assert peak < MEMORY_BYTES
-    assert time.monotonic() - began < 50
+    for library in (Library("1.1.0"), Library("1.1.2")):
+        began = time.process_time()
+        assert isinstance(decode_spec(data, "/x.yaml", library), Rejected)
+        assert time.process_time() - began < SECONDS
+        tracemalloc.start()
+        try:
+            decode_spec(data, "/x.yaml", library)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < MEMORY_BYTES
