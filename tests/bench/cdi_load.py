@@ -68,6 +68,21 @@ answer = reader.load(HostTree(sys.argv[1])).resolve(sys.argv[3:])
 print(time.perf_counter() - began)
 assert answer.resolved
 """
+# A whole process: starting Python, the import, the load.
+WHOLE = """
+import sys
+from gpucdi import cdi
+from gpucdi.host import HostTree
+reader = cdi.Reader(("/etc/cdi", "/var/run/cdi"), cdi.Library(sys.argv[2]))
+assert reader.load(HostTree(sys.argv[1])).resolve(sys.argv[3:]).resolved
+"""
+# PyYAML is part of what the library costs.
+IMPORT = """
+import time
+began = time.perf_counter()
+import gpucdi.cdi
+print(time.perf_counter() - began)
+"""
 
 
 def lay_specs(root: Path, scratch: Path) -> None:
@@ -109,9 +124,12 @@ def rows(root: Path) -> list[tuple[str, float]]:
     ctk = programs.toolkit(TOOLKIT) / "nvidia-ctk"
     list_command = [str(ctk), "cdi", "list", *(f"--spec-dir={path}" for path in dirs)]
 
-    def cold() -> float:
-        command = [sys.executable, "-c", COLD, str(root), VERSION, *names]
+    def measured(program: str) -> float:
+        command = [sys.executable, "-c", program, str(root), VERSION, *names]
         return float(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    def median(program: str) -> float:
+        return statistics.median(measured(program) for _ in range(ROUNDS)) * 1000
 
     def run(command: list[str], data: bytes | None = None) -> None:
         subprocess.run(command, input=data, capture_output=True, check=True)
@@ -121,10 +139,19 @@ def rows(root: Path) -> list[tuple[str, float]]:
     in_process = asked["ns"]
     assert isinstance(in_process, int)
     return [
-        ("gpucdi.cdi in process, cold", statistics.median(cold() for _ in range(ROUNDS)) * 1000),
+        ("gpucdi.cdi in process, cold", median(COLD)),
         (
             "gpucdi.cdi in process, unchanged tree",
             milliseconds(lambda: cached.load(host).resolve(names), 200),
+        ),
+        ("gpucdi.cdi, its import and PyYAML's", median(IMPORT)),
+        (
+            "gpucdi.cdi, cold with import in a new process",
+            milliseconds(lambda: run([sys.executable, "-c", WHOLE, str(root), VERSION, *names])),
+        ),
+        (
+            "Python that does nothing, whole process",
+            milliseconds(lambda: run([sys.executable, "-c", ""])),
         ),
         ("Go library in process", in_process / 1e6),
         ("Go program, whole process", milliseconds(lambda: run([str(path_of(VERSION))], question))),
