@@ -189,14 +189,15 @@ def merged(
 
 
 def condition_body(node: str, condition: Condition | None) -> KubeObject:
-    """Return what we apply to a Node's status: our one entry, or none so that it is removed."""
-    entries = [] if condition is None else [_entry(condition)]
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": node},
-        "status": {"conditions": entries} if entries else {},
-    }
+    """Return what we apply to a Node's status: our one entry, or none so that it is removed.
+
+    Without an entry there is no ``status`` at all: an empty one would make us its owner, and what
+    an owner no longer applies goes away with all that no other manager has claimed in it.
+    """
+    body: KubeObject = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+    if condition is not None:
+        body["status"] = {"conditions": [_entry(condition)]}
+    return body
 
 
 def _entry(condition: Condition) -> dict[str, object]:

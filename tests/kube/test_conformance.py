@@ -35,8 +35,8 @@ def condition(kind: str, status: str) -> dict[str, object]:
 
 
 def node_patch(name: str, *entries: dict[str, object]) -> KubeObject:
-    status = {"conditions": list(entries)} if entries else {}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+    status = {"status": {"conditions": list(entries)}} if entries else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, **status}
 
 
 def gpu_status(name: str, **body: object) -> KubeObject:
@@ -157,6 +157,17 @@ async def test_our_condition_comes_and_goes_without_touching_others(
     answer = await api.apply(path, ours, field_manager="gpucdi-operator", force=True)
     assert conditions(answer) == {"Ready": "True", OURS: "True"}
     answer = await api.apply(path, node_patch(name), field_manager="gpucdi-operator", force=True)
+    assert conditions(answer) == {"Ready": "True"}
+
+
+async def test_our_condition_leaves_the_others_however_often_it_goes(
+    api: KubeApi, name: str
+) -> None:
+    await make_node(api, name)
+    path = paths.node_status(name)
+    for entries in ((), (condition(OURS, "True"),), (), (condition(OURS, "True"),)):
+        await api.apply(path, node_patch(name, *entries), field_manager="ours", force=True)
+    answer = await api.apply(path, node_patch(name), field_manager="ours", force=True)
     assert conditions(answer) == {"Ready": "True"}
 
 
