@@ -18,12 +18,14 @@ import json
 import os
 import posixpath
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 CAPTURE_NAME = "gpucdi-capture.json"
 READ_LIMIT_BYTES = 16 * 1024 * 1024
+# Of a file below /proc/sys the kernel fills no buffer of 4 MiB (fs/proc/proc_sysctl.c).
+PIECE_BYTES = 1024 * 1024
 LIST_LIMIT = 200_000
 # Linux gives up after 40 links (include/linux/namei.h, MAXSYMLINKS).
 LINK_LIMIT = 40
@@ -71,6 +73,7 @@ class CaptureFacts:
     ``programs`` maps a host path to that program's ``--version`` output, ``engines`` an engine's
     name to its running version, ``read_as_uid`` is the user that the engine reads specs as.
     ``arguments`` and ``environments`` are those of the running engines, by name, where known.
+    ``modified_s`` are the times, in seconds since 1970, of files whose time counts.
     """
 
     devices: Mapping[str, FileStat] = field(default_factory=dict)
@@ -80,6 +83,7 @@ class CaptureFacts:
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     read_as_uid: int = 0
+    modified_s: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
 
 
@@ -95,20 +99,19 @@ class FileTooLargeError(OSError):
     """A regular file is larger than the caller's bound; nothing of it was read."""
 
 
-_KINDS = (
-    (stat.S_ISREG, FileKind.FILE),
-    (stat.S_ISDIR, FileKind.DIRECTORY),
-    (stat.S_ISLNK, FileKind.SYMLINK),
-    (stat.S_ISCHR, FileKind.CHAR_DEVICE),
-    (stat.S_ISBLK, FileKind.BLOCK_DEVICE),
-    (stat.S_ISFIFO, FileKind.FIFO),
-)
+_KINDS = {
+    stat.S_IFREG: FileKind.FILE,
+    stat.S_IFDIR: FileKind.DIRECTORY,
+    stat.S_IFLNK: FileKind.SYMLINK,
+    stat.S_IFCHR: FileKind.CHAR_DEVICE,
+    stat.S_IFBLK: FileKind.BLOCK_DEVICE,
+    stat.S_IFIFO: FileKind.FIFO,
+}
 
 
 def _from_os(found: os.stat_result) -> FileStat:
-    kind = next((kind for test, kind in _KINDS if test(found.st_mode)), FileKind.SOCKET)
     return FileStat(
-        kind=kind,
+        kind=_KINDS.get(stat.S_IFMT(found.st_mode), FileKind.SOCKET),
         mode=stat.S_IMODE(found.st_mode),
         size_bytes=found.st_size,
         mtime_ns=found.st_mtime_ns,
@@ -129,7 +132,7 @@ def _steps(path: str) -> list[str]:
     Raises what the kernel says to a path that cannot be one.
     """
     try:
-        length = len(os.fsencode(path))
+        length = len(path) if path.isascii() else len(os.fsencode(path))
     except UnicodeEncodeError:
         raise _error(errno.EINVAL, path) from None
     if "\0" in path:
@@ -147,6 +150,14 @@ def normal(path: str) -> str:
     cleaned = posixpath.normpath("/" + path)
     # POSIX lets two leading slashes mean something else, and normpath honours that.
     return "/" + cleaned.lstrip("/")
+
+
+def in_byte_order(names: Collection[str]) -> list[str]:
+    """Return file names sorted as their bytes are, which is how Go sorts them."""
+    # The code points of a name that is UTF-8 have the order of its bytes; escaped bytes have not.
+    if all(map(str.isascii, names)):
+        return sorted(names)
+    return sorted(names, key=os.fsencode)
 
 
 def real_or_same(host: HostTree, path: str) -> str:
@@ -170,6 +181,8 @@ class HostTree:
         # Joined as text: a look at a path resolves every part of it, and Path costs more than that.
         self._prefix = "" if self._live else os.fspath(self.root)
         self.capture = CaptureFacts() if self._live else _read_capture(self.root)
+        # The times of a capture's own files are those of its copying or unpacking.
+        self._is_captured = not self._live and os.path.lexists(self.root / CAPTURE_NAME)
 
     def __repr__(self) -> str:
         return f"HostTree({str(self.root)!r})"
@@ -209,6 +222,17 @@ class HostTree:
         """Describe ``path`` itself, without following a link in its last part."""
         return self._describe(self._resolve(path, follow_last=False), path)
 
+    def modified_s(self, path: str) -> int | None:
+        """Return when what ``path`` leads to was last written, in whole seconds since 1970.
+
+        ``None`` where a captured tree does not say.
+        """
+        real = self._resolve(path, follow_last=True)
+        found = self._describe(real, path)
+        if self._is_captured:
+            return self.capture.modified_s.get(real)
+        return found.mtime_ns // 1_000_000_000
+
     def readlink(self, path: str) -> str:
         """Return the text of the symbolic link ``path``."""
         try:
@@ -240,7 +264,7 @@ class HostTree:
         )
         if real == "/" and not self._live:
             names.discard(CAPTURE_NAME)
-        return Listing(sorted(names, key=os.fsencode), cut)
+        return Listing(in_byte_order(names), cut)
 
     def read(self, path: str, limit_bytes: int = READ_LIMIT_BYTES) -> bytes:
         """Return a regular file's content.
@@ -269,10 +293,12 @@ class HostTree:
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise _error(errno.EINVAL, path)
-            content = file.read(limit_bytes + 1)
+            content = bytearray()
+            while piece := file.read(min(PIECE_BYTES, limit_bytes + 1 - len(content))):
+                content += piece
         if len(content) > limit_bytes:
             raise FileTooLargeError(errno.EFBIG, f"larger than {limit_bytes} bytes", path)
-        return content
+        return bytes(content)
 
     def _place(self, real: str) -> Path:
         return self.root / real.lstrip("/")
@@ -398,6 +424,7 @@ def _capture_facts(content: Mapping[str, object]) -> CaptureFacts:
             if process.get("environment") is not None
         },
         read_as_uid=int(str(content.get("readAsUid", 0))),
+        modified_s={normal(path): int(text) for path, text in _texts(content, "modified").items()},
     )
 
 

@@ -34,6 +34,7 @@ class Scene:
     files: Mapping[str, str] = field(default_factory=dict)
     remove: Sequence[str] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
+    modified: Mapping[str, int] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
     toolkit_version: str | None = None
     read_as_uid: int = 0
@@ -64,6 +65,7 @@ def build(scene: Scene, place: Path) -> HostTree:
     capture = json.loads((root / CAPTURE_NAME).read_text(encoding="utf-8"))
     capture["devices"] = _numbered(capture["devices"], scene.device_numbers)
     capture |= {"modes": dict(scene.modes), "readAsUid": scene.read_as_uid}
+    capture["modified"] = dict(scene.modified)
     capture["engines"] = capture.get("engines", {}) | dict(scene.engines)
     if scene.toolkit_version:
         capture["programs"] = {
@@ -114,6 +116,28 @@ def spec(kind: str, *names: str, version: str = "0.5.0", node: str = "/dev/nvidi
         for name in names
     )
     return f'cdiVersion: "{version}"\nkind: {kind}\ndevices:\n{devices}'
+
+
+CHECKPOINT = "/var/lib/kubelet/plugins/gpu.nvidia.com/checkpoint.json"
+BOOT_FILES = {
+    "/proc/stat": "cpu  1 2 3\nbtime 1773748800\nprocesses 7\n",
+    "/proc/sys/kernel/random/boot_id": "0b1f3e4e-58a5-4b43-9c5e-6d1a4f0c9d11\n",
+}
+BOOT_S = 1773748800
+BOOT_ID = "0b1f3e4e-58a5-4b43-9c5e-6d1a4f0c9d11"
+
+
+def checkpoint(
+    uid: str, *names: str, state: str = "PrepareCompleted", boot_id: str | None = None
+) -> str:
+    """Return a DRA driver's checkpoint with one claim, as v25.8 and newer write it."""
+    devices = [{"gpu": {"device": {"DeviceName": "gpu-0", "CDIDeviceIDs": list(names)}}}]
+    prepared = {"preparedDevices": [{"devices": devices}], "status": {"allocation": {}}}
+    second: dict[str, object] = {
+        "preparedClaims": {uid: {"checkpointState": state, **prepared}},
+    }
+    second |= {"nodeBootID": boot_id} if boot_id else {}
+    return json.dumps({"checksum": 1, "v1": {"preparedClaims": {uid: prepared}}, "v2": second})
 
 
 def config(

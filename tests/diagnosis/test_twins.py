@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 from tests.diagnosis.scenes import (
+    BOOT_FILES,
+    BOOT_ID,
+    BOOT_S,
+    CHECKPOINT,
     HOST_SPEC,
     MANAGEMENT_SPEC,
     PLUGIN_SPEC,
     TOOLKIT_CONFIG,
     Scene,
+    checkpoint,
     config,
     look,
     spec,
@@ -132,7 +137,18 @@ LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.570.86.15"
 NO_UVM = ("  - path: /dev/nvidia-uvm\n", "")
 ACCEPT = "accept-nvidia-visible-devices-envvar-when-unprivileged = "
 UNASKED = replace(c00.GPUS, source="proc")
+CLAIM_UID = "973c9807-4b59-a216-7e46-f5733c39173f"
 CLAIMING = {"spec": {"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpu"}]}}
+
+CLAIM = f"{CLAIM_UID}-gpu-0"
+CLAIM_KIND = "k8s.gpu.nvidia.com/claim"
+CLAIM_FAILS = (
+    "failed to create containerd container: CDI device injection failed: unresolvable CDI devices "
+    f"{CLAIM_KIND}={CLAIM}"
+)
+CLAIM_FILE = f"/run/cdi/k8s.gpu.nvidia.com-claim_{CLAIM_UID}.yaml"
+PREPARED = BOOT_FILES | {CHECKPOINT: checkpoint(CLAIM_UID, f"{CLAIM_KIND}={CLAIM}")}
+EMPTY_CLAIM = f'cdiVersion: "0.5.0"\nkind: {CLAIM_KIND}\ndevices:\n- name: {CLAIM}\n'
 
 TWINS: dict[Cause, tuple[Situation, Situation]] = {
     Cause.ONLY_ALL_DEVICE: (
@@ -359,14 +375,8 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
         Situation("nvidia-container-cli: initialization error: driver not loaded"),
     ),
     Cause.DRA_CLAIM_SPEC_LOST: (
-        Situation(
-            "failed to create containerd container: CDI device injection failed: unresolvable CDI "
-            "devices k8s.gpu.nvidia.com/claim=973c9807-4b59-a216-7e46-f5733c39173f-gpu-0"
-        ),
-        Situation(
-            "CDI devices (k8s.gpu.nvidia.com/claim=973c9807-4b59-a216-7e46-f5733c39173f-gpu-0) "
-            "requested but CDI support is explicitly disabled"
-        ),
+        on(CLAIM_FAILS, files=PREPARED),
+        on(CLAIM_FAILS, files=PREPARED | {CLAIM_FILE: EMPTY_CLAIM}),
     ),
     Cause.ENV_REQUEST_REFUSED: (
         Situation("", Scene(replace={TOOLKIT_CONFIG: (f"{ACCEPT}true", f"{ACCEPT}false")}), pod=a_pod()),
@@ -432,6 +442,41 @@ def test_a_kind_with_only_all_is_known_even_without_an_inventory(tmp_path: Path)
     assert found is not None
     assert found.cause is Cause.ONLY_ALL_DEVICE
     assert "the GPUs of the node" in found.not_seen
+
+
+def claiming_on(
+    *, written_s: int, boot_id: str | None = None, state: str = "PrepareCompleted"
+) -> Situation:
+    """Return a running Pod with a claim whose spec is there, and the driver's checkpoint."""
+    held = checkpoint(CLAIM_UID, f"{CLAIM_KIND}={CLAIM}", state=state, boot_id=boot_id)
+    files = BOOT_FILES | {CHECKPOINT: held, CLAIM_FILE: spec(CLAIM_KIND, CLAIM)}
+    scene = Scene(files=files, modified={CHECKPOINT: written_s})
+    return Situation("", scene, pod=CLAIMING)
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept"),
+    [
+        (claiming_on(written_s=BOOT_S - 3600), claiming_on(written_s=BOOT_S + 3600)),
+        (
+            claiming_on(written_s=BOOT_S - 3600, boot_id="another"),
+            claiming_on(written_s=BOOT_S - 3600, boot_id=BOOT_ID),
+        ),
+        (
+            claiming_on(written_s=BOOT_S - 3600),
+            claiming_on(written_s=BOOT_S - 3600, state="PrepareStarted"),
+        ),
+    ],
+    ids=["written before this boot", "of another boot id", "a claim that is prepared"],
+)
+def test_a_running_pods_claim_is_lost_only_where_the_checkpoint_is_of_another_boot(
+    lost: Situation, kept: Situation, tmp_path: Path
+) -> None:
+    found = tell(lost, tmp_path / "lost")
+    assert found is not None
+    assert found.cause is Cause.DRA_CLAIM_SPEC_LOST
+    other = tell(kept, tmp_path / "kept")
+    assert other is None or other.cause is not Cause.DRA_CLAIM_SPEC_LOST
 
 
 def test_every_cause_has_its_twins() -> None:

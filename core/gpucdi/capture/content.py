@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from gpucdi.capture.record import Record, RecordingPrograms, RecordingTree, kept_environment
 from gpucdi.capture.redact import redacted
+from gpucdi.capture.reduce import reduced
 from gpucdi.host import CAPTURE_NAME, FileKind, FileStat, FileTooLargeError, HostTree
 from gpucdi.programs import EngineProcess, Programs
 
@@ -37,6 +38,7 @@ class Capture:
     links: dict[str, str] = field(default_factory=dict)
     devices: dict[str, FileStat] = field(default_factory=dict)
     modes: dict[str, int] = field(default_factory=dict)
+    modified_s: dict[str, int] = field(default_factory=dict)
     record: Record = field(default_factory=Record)
     read_as_uid: int = 0
     omitted: list[str] = field(default_factory=list)
@@ -69,6 +71,7 @@ class Capture:
                 }
                 for name, process in sorted(self.record.engines.items())
             },
+            "modified": dict(sorted(self.modified_s.items())),
             "readAsUid": self.read_as_uid,
             "omitted": self.omitted,
         }
@@ -109,6 +112,8 @@ def collect(
     keeper = _Keeper(host, capture)
     for path in record.paths:
         keeper.keep(path, with_content=path in record.read)
+        if path in record.timed:
+            keeper.keep_time(path)
         if path in record.listed:
             keeper.keep_entries(path)
     return capture
@@ -136,7 +141,7 @@ class _Keeper:
         elif found.is_device:
             self.capture.devices[place] = found
         elif found.kind is FileKind.FILE:
-            self._keep_file(place, found, with_content=with_content)
+            self._keep_file(path, place, found, with_content=with_content)
         # Whether a file is a program is told by its mode; a tree without modes is taken leniently.
         is_certain = found.kind is FileKind.FILE and (
             self.host.is_live or place in self.host.capture.modes
@@ -152,6 +157,16 @@ class _Keeper:
             return
         for name in names:
             self.keep(posixpath.join(path, name), with_content=False)
+
+    def keep_time(self, path: str) -> None:
+        """Keep when a file was last written."""
+        try:
+            modified_s = self.host.modified_s(path)
+            place = self.host.realpath(path)
+        except OSError:
+            return
+        if modified_s is not None:
+            self.capture.modified_s[place] = modified_s
 
     def _follow(self, path: str) -> str | None:
         """Keep the links on the way and return where it ends, ``None`` for a circle."""
@@ -190,14 +205,14 @@ class _Keeper:
         except OSError:
             return None
 
-    def _keep_file(self, place: str, found: FileStat, *, with_content: bool) -> None:
+    def _keep_file(self, path: str, place: str, found: FileStat, *, with_content: bool) -> None:
         if found.mode & 0o111:
             self.capture.executables.add(place)
         if not with_content:
             self.capture.files.setdefault(place, b"")
             return
         try:
-            content = redacted(self.host.read(place, FILE_LIMIT_BYTES))
+            content = redacted(reduced(path, self.host.read(place, FILE_LIMIT_BYTES)))
         except OSError as error:
             # A large program is a placeholder like any other program: no verdict rests on its bytes.
             if not (isinstance(error, FileTooLargeError) and found.mode & 0o111):

@@ -19,13 +19,14 @@ class Record:
     read: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)
     looked_at: set[str] = field(default_factory=set)
+    timed: set[str] = field(default_factory=set)
     versions: dict[str, str] = field(default_factory=dict)
     engines: dict[str, EngineProcess] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
         """Every path, parents before what lies below them."""
-        return sorted(self.read | self.listed | self.looked_at)
+        return sorted(self.read | self.listed | self.looked_at | self.timed)
 
 
 class RecordingTree(HostTree):
@@ -54,6 +55,11 @@ class RecordingTree(HostTree):
         """Remember and answer."""
         self.record.looked_at.add(normal(path))
         return super().lstat(path)
+
+    def modified_s(self, path: str) -> int | None:
+        """Remember and answer."""
+        self.record.timed.add(normal(path))
+        return super().modified_s(path)
 
     def readlink(self, path: str) -> str:
         """Remember and answer."""

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from gpucdi.api import KindStatus
 from gpucdi.diagnosis.case import DEVICE_PLUGIN_VENDOR, Case
+from gpucdi.diagnosis.claims import running_with_lost_claim
 from gpucdi.diagnosis.clues import seen, told
 from gpucdi.diagnosis.model import Confidence, Evidence, Verdict
 from gpucdi.diagnosis.pod_requests import NOTHING, PodRequests, pod_requests
@@ -52,6 +53,7 @@ def decide(case: Case) -> Verdict | None:
         or _variable_unread(case, asked)
         or _variable_refused(case, asked)
         or _mig_management(case)
+        or running_with_lost_claim(case, asked)
         or _of_findings(case, asked)
         or _of_kinds(case, asked)
     )

@@ -14,6 +14,7 @@ from gpucdi.diagnosis import siblings
 from gpucdi.diagnosis.asked import asked
 from gpucdi.diagnosis.by_design import ANY_UNRESOLVED, TEXT_ONLY, by_design
 from gpucdi.diagnosis.case import AUTOMATIC_VENDOR, DEVICE_PLUGIN_VENDOR, MANAGEMENT_KIND, Case
+from gpucdi.diagnosis.claims import prepared_and_lost
 from gpucdi.diagnosis.inventory import absent
 from gpucdi.diagnosis.model import Confidence, Evidence, Verdict
 from gpucdi.diagnosis.on_node import kind_verdict
@@ -33,6 +34,7 @@ def decide(case: Case) -> Verdict:
         asked,
         _automatic,
         _not_on_node,
+        prepared_and_lost,
         kind_verdict,
         _registry_error,
         by_design,

@@ -31,6 +31,7 @@ from gpucdi.node.kinds import (
     is_nvidia,
     wanted_kinds,
 )
+from gpucdi.node.lost_claims import lost_claim_findings
 from gpucdi.node.mismatch import mig_management_findings, mismatch_findings
 from gpucdi.node.observation import ASSUMED_LIBRARY, NodeReader, Observation, unheeded_dirs
 from gpucdi.node.requests import request_findings
@@ -139,6 +140,7 @@ def assess(observation: Observation, host: HostTree) -> Assessment:
         *mismatch_findings(observation, host, names),
         *mig_management_findings(observation, host),
         *request_findings(observation, host),
+        *lost_claim_findings(observation, host),
     )
     return Assessment(
         observation=observation,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpucdi.diagnosis.advice import kinds
+from gpucdi.diagnosis.advice import claims, kinds
 from gpucdi.diagnosis.advice.standing import STANDING
 from gpucdi.diagnosis.case import MANAGEMENT_KIND, Case
 from gpucdi.diagnosis.model import Advice, BlastRadius, Verdict
@@ -20,7 +20,7 @@ _BY_CASE: Mapping[Cause, Remedies] = {
     Cause.ONLY_ALL_DEVICE: kinds.only_all,
     Cause.SPEC_LACKS_DEVICE: kinds.lacks_device,
     Cause.KIND_HAS_NO_SPEC: kinds.no_spec,
-    Cause.DRA_CLAIM_SPEC_LOST: kinds.component,
+    Cause.DRA_CLAIM_SPEC_LOST: claims.lost_claim,
 }
 _UPSTREAM = (
     Cause.REPAIR_REFUSED,
@@ -28,8 +28,16 @@ _UPSTREAM = (
     Cause.DRIVER_NOT_READY,
     Cause.REFRESH_UNIT_FAILED,
 )
+# Where draining or a reboot is not known to be in vain, or something else is said about it.
 _NODE_AS_SUCH = frozenset(
-    {Cause.GPU_LOST, Cause.DRIVER_MISMATCH, Cause.DRIVER_NOT_READY, Cause.NOT_CDI}
+    {
+        Cause.GPU_LOST,
+        Cause.DRIVER_MISMATCH,
+        Cause.DRIVER_NOT_READY,
+        Cause.DRA_CLAIM_SPEC_LOST,
+        Cause.NOT_CDI,
+        Cause.UNDETERMINED,
+    }
 )
 
 
@@ -61,6 +69,8 @@ def warn(case: Case, verdict: Verdict) -> tuple[str, ...]:
         found += [kinds.REPLACE_WARNING, kinds.MANAGEMENT_MODE_WARNING, kinds.SECOND_ALL_WARNING]
     if verdict.cause is Cause.JIT_GENERATION_FAILED:
         found.append(_AUTOMATIC_WARNING)
+    if verdict.cause is Cause.DRA_CLAIM_SPEC_LOST:
+        found.append(claims.WARNING)
     if verdict.cause not in _NODE_AS_SUCH:
         found.append(kinds.NO_DRAIN_WARNING)
     return tuple(found)

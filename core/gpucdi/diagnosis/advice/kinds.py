@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterator
 
 from gpucdi.api.names import LABEL_REPAIR
+from gpucdi.diagnosis.advice.claims import lost_claim
 from gpucdi.diagnosis.case import DEVICE_PLUGIN_VENDOR, DRA_VENDORS, MANAGEMENT_KIND, Case
 from gpucdi.diagnosis.model import Advice, BlastRadius
 from gpucdi.engines.versions import Release, release
@@ -295,17 +296,7 @@ def component(case: Case) -> Iterator[Advice]:
             f"--field-selector spec.nodeName={_node(case)}",
         )
     else:
-        yield Advice(
-            "delete the Pod and its ResourceClaim, so that the driver prepares the claim anew",
-            BlastRadius.POD,
-            Who.USER,
-        )
-        yield Advice(
-            "upgrade the DRA driver to one that writes claim specs again after a reboot",
-            BlastRadius.FLEET,
-            Who.ADMIN,
-            valid_for="NVIDIA DRA driver 0.4.0 and newer",
-        )
+        yield from lost_claim(case)
 
 
 def _node(case: Case) -> str:
