@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
@@ -21,8 +22,16 @@ from gpucdi_operator.pods import PodKey, PodReconciler, key_of, runs
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 
+PAGE = 500
 NODE_PAGE = 250
 EVENTS_V1 = "/apis/events.k8s.io/v1/events"
+
+
+class Saw(Protocol):
+    """What a watch and a list tell alike."""
+
+    def __call__(self, body: Mapping[str, object], *, deleted: bool) -> None:
+        """Take one object as it is, or as it was when it was deleted."""
 
 
 @dataclass(slots=True)
@@ -86,29 +95,31 @@ class Fleet:
 
     async def resync(self) -> None:
         """List everything that is kept and drop what no longer exists."""
-        async for body in self.api.list(paths.RUNTIME_CLASSES):
-            self.saw_runtime_class(body, deleted=False)
-        policies = set(self.store.policies)
-        async for body in self.api.list(paths.POLICIES):
-            policies.discard(PolicyRecord.of(body).name)
-            self.saw_policy(body, deleted=False)
-        for name in policies:
-            del self.store.policies[name]
-        before = dict(self.store.statuses)
-        present: set[str] = set()
-        async for body in self.api.list(paths.STATUSES):
-            present.add(StatusRecord.of(body).name)
-            self.saw_status(body, deleted=False)
-        for name in before.keys() - present:
-            if self.store.statuses.get(name) is before[name]:
-                self._forget_status(name)
-        nodes_before, nodes_present = dict(self.store.nodes), set[str]()
-        async for body in self.api.list(paths.NODES, limit=NODE_PAGE):
-            nodes_present.add(NodeRecord.of(body).name)
-            self.saw_node(body, deleted=False)
-        for name in nodes_before.keys() - nodes_present:
-            if self.store.nodes.get(name) is nodes_before[name]:
-                del self.store.nodes[name]
+        store = self.store
+        for name in await self._relist(
+            paths.RUNTIME_CLASSES, store.handlers, self.saw_runtime_class
+        ):
+            del store.handlers[name]
+        for name in await self._relist(paths.POLICIES, store.policies, self.saw_policy):
+            del store.policies[name]
+        for name in await self._relist(paths.STATUSES, store.statuses, self.saw_status):
+            self._forget_status(name)
+        for name in await self._relist(paths.NODES, store.nodes, self.saw_node, NODE_PAGE):
+            del store.nodes[name]
+
+    async def _relist(
+        self, path: str, kept: Mapping[str, object], saw: Saw, limit: int = PAGE
+    ) -> list[str]:
+        """Take one collection as it is, and return what is ``kept`` of it but gone.
+
+        A watch may be quicker than the list: what came or went while it was read is left as the
+        watch has brought it.
+        """
+        before, listed = dict(kept), set[str]()
+        async for body in self.api.list(path, limit=limit):
+            listed.add(fields.text(fields.mapping(body, "metadata"), "name"))
+            saw(body, deleted=False)
+        return [name for name in before.keys() - listed if kept.get(name) is before[name]]
 
     def enqueue_all(self) -> None:
         """Look at every node that carries, or should carry, something of ours."""

@@ -339,7 +339,11 @@ class FakeApi:
                     continue
                 line = found
             await self.faults.heard.wait()
-            await response.write(line + b"\n")
+            try:
+                await response.write(line + b"\n")
+            except ConnectionResetError:
+                # Whoever watched has gone; the end of the request comes a moment later.
+                return
 
     # Who and what ------------------------------------------------------------------------
 

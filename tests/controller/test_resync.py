@@ -1,0 +1,69 @@
+"""The lists beside the watches: what is gone is dropped, and a watch may be quicker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from tests.controller.conftest import Start
+from tests.controller.scene import Scene, node_status
+from tests.fakeapi.server import FakeApi
+
+from gpucdi.api import fields
+from gpucdi_kube import Credentials, HttpKubeApi, KubeObject, paths
+from gpucdi_operator.fleet import Saw
+
+
+class Overtaken(HttpKubeApi):
+    """A connection on which an object is gone from a list, and its watch says so meanwhile."""
+
+    def __init__(self, url: str, path: str, name: str, meanwhile: Saw) -> None:
+        super().__init__(Credentials(url))
+        self.path, self.name, self.meanwhile = path, name, meanwhile
+
+    async def list(
+        self, path: str, *, field_selector: str = "", label_selector: str = "", limit: int = 500
+    ) -> AsyncIterator[KubeObject]:
+        """Yield the items without the one that is gone."""
+        gone: KubeObject = {}
+        async for body in super().list(
+            path, field_selector=field_selector, label_selector=label_selector, limit=limit
+        ):
+            if path == self.path and fields.mapping(body, "metadata").get("name") == self.name:
+                gone = body
+            else:
+                yield body
+        if gone:
+            self.meanwhile(gone, deleted=True)
+
+
+@pytest.mark.parametrize("plural", ["gpucdipolicies", "runtimeclasses", "nodes", "gpucdistatuses"])
+async def test_what_a_watch_deletes_while_it_is_listed_is_no_error(
+    scene: Scene, api: FakeApi, start: Start, plural: str
+) -> None:
+    scene.node("nvidia")
+    scene.policy("nvidia")
+    scene.agent_says("nvidia", node_status(drifted=False))
+    async with start() as operator:
+        fleet = operator.fleet
+        path, saw = {
+            "gpucdipolicies": (paths.POLICIES, fleet.saw_policy),
+            "runtimeclasses": (paths.RUNTIME_CLASSES, fleet.saw_runtime_class),
+            "nodes": (paths.NODES, fleet.saw_node),
+            "gpucdistatuses": (paths.STATUSES, fleet.saw_status),
+        }[plural]
+        connection = Overtaken(api.url, path, "nvidia", saw)
+        await replace(fleet, api=connection).resync()
+        await connection.close()
+
+
+async def test_a_runtime_class_that_is_gone_is_forgotten_by_a_list(
+    scene: Scene, api: FakeApi, start: Start
+) -> None:
+    scene.node("n1")
+    async with start() as operator:
+        assert operator.store.handler_of("nvidia") == "nvidia"
+        api.remove("runtimeclasses", "nvidia")
+        await operator.fleet.resync()
+        assert operator.store.handler_of("nvidia") is None
