@@ -20,8 +20,8 @@ $(STAMP): requirements/lock.txt pyproject.toml
 
 setup: $(STAMP) ## Create .venv from the lock file
 
-demo: $(STAMP) ## Watch the first incident being seen, explained and healed, without a GPU
-	$(BIN)/gpucdi demo
+demo: $(STAMP) ## Watch the first incident being seen, explained and healed, without GPU or cluster
+	@$(BIN)/python -m tests.demo
 
 test: $(STAMP) ## Run every test this machine can run (lab tests say why they are skipped)
 	$(BIN)/python -m pytest -m "not e2e"

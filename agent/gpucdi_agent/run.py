@@ -10,9 +10,10 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from gpucdi.api import Intent
 from gpucdi.host import HostTree
@@ -50,6 +51,10 @@ class RunOptions:
     http: tuple[str, int] | None = None
 
 
+# What stands behind the seams of a run with these options.
+Stand: TypeAlias = Callable[[RunOptions], tuple[Surroundings, StateStore]]
+
+
 def live_surroundings(options: RunOptions) -> tuple[Surroundings, StateStore]:
     """Return the real world below ``host_root``; in observe mode without a way to write."""
     host = HostTree(options.host_root)
@@ -82,11 +87,11 @@ def live_surroundings(options: RunOptions) -> tuple[Surroundings, StateStore]:
     )
 
 
-def run(options: RunOptions) -> int:
+def run(options: RunOptions, stand: Stand = live_surroundings) -> int:
     """Run until SIGTERM or SIGINT; files written stay, the Lease runs out."""
     configure()
     try:
-        asyncio.run(_main(options))
+        asyncio.run(_main(options, stand))
     except asyncio.CancelledError:
         log("ended by a signal")
     except OSError as error:
@@ -96,12 +101,12 @@ def run(options: RunOptions) -> int:
     return 0
 
 
-async def _main(options: RunOptions) -> None:
+async def _main(options: RunOptions, stand: Stand) -> None:
     main_task = asyncio.current_task()
     if main_task is not None:
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, main_task.cancel)
-    surroundings, state = live_surroundings(options)
+    surroundings, state = stand(options)
     if not options.observe:
         _prepare(state)
     memory = state.memory()

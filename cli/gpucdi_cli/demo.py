@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = make_console()
     tree = _tree(arguments.tree)
     agent = find_agent()
-    scene = _scene(tree)
+    scene = read_scene(tree)
     console.print(f"A captured node, {_shown(tree)}. No GPU, cluster or root is needed.")
     tell_symptom(console, scene)
     tell_chain(console, scene)
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         choice = choose_generator(scene.missing, scene.kind, arguments.generator, folder)
         run = run_agent(agent, copy_tree(tree, folder), choice)
         tell_repair(console, choice, run)
-        healed = tell_outcome(console, scene, _scene(folder / NODE).registry)
+        healed = tell_outcome(console, scene, read_scene(folder / NODE).registry)
     finally:
         if not arguments.keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -96,7 +96,8 @@ def _shown(tree: Path) -> str:
     return str(tree.relative_to(here)) if tree.is_relative_to(here) else str(tree)
 
 
-def _scene(tree: Path) -> Scene:
+def read_scene(tree: Path) -> Scene:
+    """Look at a captured node and its failing Pod; raise :class:`CliError` when they do not fit."""
     node, pod = look(checked(HostTree(tree), str(tree))), read_failing_pod(tree)
     handlers = [engine.handler(pod.handler) for engine in node.observation.engines]
     for runtime in node.observation.runtimes:
