@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--identity", default=os.environ.get("POD_NAME", ""), help="name of the replica"
     )
-    clean = commands.add_parser("uninstall", help="remove our condition from all Nodes")
+    clean = commands.add_parser("uninstall", help="remove our condition and taint from all Nodes")
     for command in (run, clean):
         command.add_argument(
             "--kubeconfig", help="a kubeconfig (default: the service account, else KUBECONFIG)"

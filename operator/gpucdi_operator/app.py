@@ -36,8 +36,10 @@ from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Options
 from gpucdi_operator.pods import PodKey, PodReconciler
 from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.rights import Rights
 from gpucdi_operator.silence import Silence
 from gpucdi_operator.store import Store
+from gpucdi_operator.taints import Tainter
 
 BEAT_S = 5.0
 STUCK_S = 60.0
@@ -70,7 +72,9 @@ class Operator:
         failed = self.metrics.failed
         self.node_queue: KeyedQueue[str] = KeyedQueue("nodes", self.clock, failed)
         self.pod_queue: KeyedQueue[PodKey] = KeyedQueue("pods", self.clock, failed)
-        self.nodes = NodeReconciler(self.api, self.store, self.clock, self.metrics)
+        self.rights = Rights(self.clock, self.metrics)
+        tainter = Tainter(self.api, self.metrics, self.rights)
+        self.nodes = NodeReconciler(self.api, self.store, self.clock, self.metrics, tainter)
         recorder = Recorder(self.api, self.clock, self.metrics, self.identity)
         self.pods = self._pods(recorder)
         self.governor = Governor(
@@ -81,6 +85,7 @@ class Operator:
             recorder,
             self.nodes,
             self.node_queue,
+            self.rights,
             options.timing.governor_s,
         )
         self.fleet = Fleet(

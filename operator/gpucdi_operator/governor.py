@@ -10,43 +10,35 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from gpucdi.api import GROUP, VERSION, Condition, ConditionStatus
+from gpucdi.api import GROUP, VERSION, ConditionStatus, RepairMode
 from gpucdi.api.conditions import stamp
 from gpucdi.api.names import (
-    CONDITION_GOVERNS,
-    CONDITION_REPAIRS_ALLOWED,
+    EVENT_LABEL_UNREADABLE,
     EVENT_REPAIRS_RESUMED,
     EVENT_REPAIRS_STOPPED,
     KIND_POLICY,
     OPERATOR_MANAGER,
 )
-from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
+from gpucdi.api.policy import BreakerState, BreakerStatus, Policy, TaintEffect
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import NotFound
-from gpucdi_operator import breaker
+from gpucdi_operator import breaker, taints
+from gpucdi_operator.decide import node_condition
 from gpucdi_operator.events import Note, Recorder
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
-from gpucdi_operator.policies import Ruling, Turns, governing, rule
+from gpucdi_operator.policies import HOLD_LABEL, Ruling, Turns, governing, rule
+from gpucdi_operator.policy_status import Group, conditions
 from gpucdi_operator.queue import KeyedQueue
-from gpucdi_operator.store import PolicyRecord, StatusRecord, Store
+from gpucdi_operator.rights import Feature, Rights
+from gpucdi_operator.store import NodeRecord, PolicyRecord, Store
 
 # Changes are gathered for a moment: a roll-out brings hundreds of them at once.
 GATHER_S = 0.5
-STOPPED = frozenset({BreakerState.OPEN, BreakerState.HALF_OPEN})
-
-
-@dataclass(slots=True)
-class _Group:
-    """The nodes that one policy governs; ``selected`` counts those it lost as well."""
-
-    records: dict[str, StatusRecord] = field(default_factory=dict)
-    selected: int = 0
-    governed: int = 0
-    lost_to: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -60,9 +52,11 @@ class Governor:
     recorder: Recorder
     nodes: NodeReconciler
     node_queue: KeyedQueue[str]
+    rights: Rights
     look_s: float = 10.0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: dict[str, Turns] = field(default_factory=lambda: defaultdict(Turns))
+    _labels_told: set[tuple[str, str]] = field(default_factory=set)
     _published: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -81,14 +75,17 @@ class Governor:
         """Rule over every node and publish what came of it."""
         groups = self._groups()
         for name, record in list(self.store.policies.items()):
-            await self._step(record, groups.get(name, _Group()))
+            await self._step(record, groups.get(name, Group()))
+        for name, group in groups.items():
+            self._mark(self.store.policies[name], group)
         self._rule(groups)
+        await self._tell_of_labels()
         for name, record in list(self.store.policies.items()):
-            await self._publish(record, groups.get(name, _Group()), record.breaker)
+            await self._publish(record, groups.get(name, Group()), record.breaker)
 
-    def _groups(self) -> dict[str, _Group]:
+    def _groups(self) -> dict[str, Group]:
         policies = [record.policy for record in self.store.policies.values()]
-        groups: dict[str, _Group] = defaultdict(_Group)
+        groups: dict[str, Group] = defaultdict(Group)
         for name, node in self.store.nodes.items():
             chosen = governing(policies, node.labels)
             for loser in chosen[1:]:
@@ -102,11 +99,11 @@ class Governor:
                     group.records[name] = self.store.statuses[name]
         return groups
 
-    async def _step(self, record: PolicyRecord, group: _Group) -> None:
+    async def _step(self, record: PolicyRecord, group: Group) -> None:
         """Let the breaker make its step and tell of it; the state is stored before it counts."""
         before = record.breaker
         after = breaker.step(before, record.policy.breaker, group.records, self.clock.now())
-        self.metrics.breaker.labels(record.name).set(after.state in STOPPED)
+        self.metrics.breaker.labels(record.name).set(after.state.stops_repairs)
         if after == before:
             return
         await self._publish(record, group, after)
@@ -115,7 +112,26 @@ class Governor:
         if after.state is BreakerState.RECOVERING:
             await self._tell(record, EVENT_REPAIRS_RESUMED, after)
 
-    def _rule(self, groups: dict[str, _Group]) -> None:
+    def _mark(self, record: PolicyRecord, group: Group) -> None:
+        """Choose which nodes of a policy carry the taint."""
+        if record.policy.taint is TaintEffect.NONE:
+            return
+        drifted: dict[str, datetime] = {}
+        carrying = {name for name in group.records if self.store.nodes[name].tainted}
+        for name, item in group.records.items():
+            told = node_condition(item, silent=name in self.store.silent)
+            status = told.status if told else ConditionStatus.UNKNOWN
+            # Of a silent agent's node nothing new is known: what it carries stays.
+            kept = status is ConditionStatus.UNKNOWN and name in carrying
+            if status is ConditionStatus.TRUE or kept:
+                drift = breaker.drift_of(item)
+                drifted[name] = drift.at if drift else self.clock.now()
+        group.drifted = len(drifted)
+        group.tainted = taints.chosen(
+            record.policy, record.breaker.state, len(group.records), drifted, carrying
+        )
+
+    def _rule(self, groups: dict[str, Group]) -> None:
         policies: list[Policy] = [record.policy for record in self.store.policies.values()]
         granted = {name: self._granted(name, group) for name, group in groups.items()}
         rulings: dict[str, Ruling] = {}
@@ -124,8 +140,16 @@ class Governor:
                 continue
             chosen = governing(policies, node.labels)
             policy = chosen[0] if chosen else None
-            state = self.store.policies[policy.name].breaker if policy else BreakerStatus()
-            rulings[name] = rule(node, policy, state, granted.get(policy.name) if policy else None)
+            if policy is None:
+                rulings[name] = rule(node, None, BreakerStatus(), None)
+                continue
+            rulings[name] = rule(
+                node,
+                policy,
+                self.store.policies[policy.name].breaker,
+                granted.get(policy.name),
+                taint=name in groups[policy.name].tainted,
+            )
         changed = [
             name for name, ruling in rulings.items() if self.nodes.rulings.get(name) != ruling
         ]
@@ -134,16 +158,50 @@ class Governor:
         for name in sorted(changed, key=lambda n: not self.store.statuses[n].is_drifted):
             self.node_queue.add(name)
 
-    def _granted(self, name: str, group: _Group) -> frozenset[str] | None:
+    def _granted(self, name: str, group: Group) -> frozenset[str] | None:
         record = self.store.policies.get(name)
         if record is None or record.policy.max_concurrent is None:
             return None
+        limit, now = record.policy.max_concurrent, self.clock.monotonic()
         drifted = [node for node, item in group.records.items() if item.status.missing > 0]
-        return self._turns[name].give(record.policy.max_concurrent, drifted, self.clock.monotonic())
+        if name not in self._turns:
+            intents = {node: group.records[node].intent for node in drifted}
+            repairing = [
+                node
+                for node, intent in intents.items()
+                if intent.mode is RepairMode.AUTO and intent.hold is None
+            ]
+            self._turns[name].adopt(limit, repairing, now)
+        return self._turns[name].give(limit, drifted, now)
 
-    async def _publish(self, record: PolicyRecord, group: _Group, state: BreakerStatus) -> None:
-        conditions = stamp(
-            _conditions(record, group, state), record.conditions, rfc3339(self.clock.now())
+    async def _tell_of_labels(self) -> None:
+        """Tell of every Node whose repair label nobody can read, once a value."""
+        told: set[tuple[str, str]] = set()
+        for name, ruling in self.nodes.rulings.items():
+            hold = ruling.hold
+            if hold is None or hold.reason != HOLD_LABEL:
+                continue
+            node = self.store.nodes[name]
+            key = (node.uid, hold.message)
+            if key not in self._labels_told:
+                await self._warn(node, hold.message)
+            told.add(key)
+        self._labels_told = told
+
+    async def _warn(self, node: NodeRecord, message: str) -> None:
+        about = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": node.name, "uid": node.uid},
+        }
+        text = f"{message}. Until then repairs of this node are held."
+        note = Note("Warning", EVENT_LABEL_UNREADABLE, "Repair", text, key=message)
+        await self.recorder.record(about, note)
+
+    async def _publish(self, record: PolicyRecord, group: Group, state: BreakerStatus) -> None:
+        refused = frozenset(item for item in Feature if self.rights.is_refused(item))
+        stamped = stamp(
+            conditions(record, group, state, refused), record.conditions, rfc3339(self.clock.now())
         )
         held = sum(item.intent.hold is not None for item in group.records.values())
         status = {
@@ -153,9 +211,10 @@ class Governor:
                 "governed": group.governed,
                 "drifted": sum(item.status.missing > 0 for item in group.records.values()),
                 "held": held,
+                "tainted": sum(self.store.nodes[name].tainted for name in group.records),
             },
             "breaker": state.to_json(),
-            "conditions": [condition.to_json() for condition in conditions],
+            "conditions": [condition.to_json() for condition in stamped],
         }
         if self._published.get(record.name) == (record.uid, status):
             return
@@ -198,33 +257,3 @@ def _head(record: PolicyRecord) -> KubeObject:
         "kind": KIND_POLICY,
         "metadata": {"name": record.name},
     }
-
-
-def _conditions(record: PolicyRecord, group: _Group, state: BreakerStatus) -> tuple[Condition, ...]:
-    stopped = state.state in STOPPED
-    allowed = Condition(
-        CONDITION_REPAIRS_ALLOWED,
-        ConditionStatus.FALSE if stopped else ConditionStatus.TRUE,
-        state.state.value,
-        f"{state.nodes} nodes drifted over {state.kind} ({state.cause}), the first of them "
-        f"{state.first_node}"
-        if stopped
-        else "repairs go their way",
-        observed_generation=record.generation,
-    )
-    losers = ", ".join(sorted(group.lost_to))
-    governs = Condition(
-        CONDITION_GOVERNS,
-        ConditionStatus.TRUE if group.governed else ConditionStatus.FALSE,
-        _governs_reason(group),
-        f"{group.governed} of {group.selected} selected nodes"
-        + (f"; the others are governed by {losers}" if losers else ""),
-        observed_generation=record.generation,
-    )
-    return allowed, governs
-
-
-def _governs_reason(group: _Group) -> str:
-    if not group.selected:
-        return "SelectsNoNode"
-    return "AllSelected" if group.governed == group.selected else "OutrankedOnSome"

@@ -11,11 +11,28 @@ from collections import Counter as Tally
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from gpucdi.api import NodeState
-from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
+from gpucdi.api.names import (
+    EVENT_LABEL_UNREADABLE,
+    EVENT_REPAIRS_RESUMED,
+    EVENT_REPAIRS_STOPPED,
+    EVENT_RESTARTED,
+    EVENT_RESTORED,
+    EVENT_UNRESOLVABLE,
+)
 from gpucdi.findings import Cause
 from gpucdi_kube import RequestRecord
 from gpucdi_operator.store import Store
 
+RESTART_REASONS = ("StillWaits", "NeverStartedAgain", "NamesFixedAtAdmission")
+RESTART_REFUSALS = ("DisruptionBudget", "Busy", "Rights")
+EVENT_REASONS = (
+    EVENT_UNRESOLVABLE,
+    EVENT_RESTORED,
+    EVENT_RESTARTED,
+    EVENT_REPAIRS_STOPPED,
+    EVENT_REPAIRS_RESUMED,
+    EVENT_LABEL_UNREADABLE,
+)
 _WRITES = ("apply", "create", "replace", "patch", "delete")
 _READS = ("get", "list")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -86,6 +103,35 @@ class Metrics:
             ["policy"],
             registry=registry,
         )
+        self.tainted = Gauge(
+            "gpucdi_nodes_tainted",
+            "Nodes that carry the taint gpucdi.io/unresolvable.",
+            registry=registry,
+        )
+        self.taint_writes = Counter(
+            "gpucdi_node_taint_writes",
+            "Writes of the taint, by what was done (put, removed).",
+            ["write"],
+            registry=registry,
+        )
+        self.restarted = Counter(
+            "gpucdi_pods_restarted",
+            "Waiting Pods that were evicted after a repair, by why kubelet does not start them.",
+            ["why"],
+            registry=registry,
+        )
+        self.restarts_refused = Counter(
+            "gpucdi_pod_restarts_refused",
+            "Evictions that the API server refused for now, by what stood against them.",
+            ["by"],
+            registry=registry,
+        )
+        self.rights_missing = Gauge(
+            "gpucdi_operator_right_missing",
+            "1 while a policy asks for what the operator has no right to do.",
+            ["feature"],
+            registry=registry,
+        )
         self.queue_depth = Gauge(
             "gpucdi_operator_queue_depth", "Keys that wait.", ["queue"], registry=registry
         )
@@ -107,21 +153,26 @@ class Metrics:
         self._create_zeros()
 
     def _create_zeros(self) -> None:
-        for state in NodeState:
-            self.nodes.labels(state.value)
-        for cause in Cause:
-            self.causes.labels(cause.value)
-            self.explained.labels(cause.value)
-        for status in ("True", "False", "Unknown", "removed"):
-            self.condition_writes.labels(status)
-        for told in ("true", "false"):
-            self.events_seen.labels(told)
-        for reason in (EVENT_UNRESOLVABLE, EVENT_RESTORED):
-            for write in ("create", "series", "failed"):
+        causes = tuple(cause.value for cause in Cause)
+        known: tuple[tuple[Counter | Gauge, tuple[str, ...]], ...] = (
+            (self.nodes, tuple(state.value for state in NodeState)),
+            (self.causes, causes),
+            (self.explained, causes),
+            (self.condition_writes, ("True", "False", "Unknown", "removed")),
+            (self.events_seen, ("true", "false")),
+            (self.taint_writes, ("put", "removed")),
+            (self.restarted, RESTART_REASONS),
+            (self.restarts_refused, RESTART_REFUSALS),
+            (self.rights_missing, ("restarts", "taints")),
+            (self.queue_depth, ("nodes", "pods")),
+            (self.failures, ("nodes", "pods")),
+        )
+        for metric, values in known:
+            for value in values:
+                metric.labels(value)
+        for reason in EVENT_REASONS:
+            for write in ("create", "series"):
                 self.events.labels(reason, write)
-        for queue in ("nodes", "pods"):
-            self.queue_depth.labels(queue)
-            self.failures.labels(queue)
         for verb in (*_WRITES, *_READS):
             for code in ("200", "0"):
                 self.requests.labels(verb, code)
@@ -147,6 +198,7 @@ class Metrics:
         for cause in Cause:
             self.causes.labels(cause.value).set(causes[cause.value])
         self.silent.set(len(store.silent & store.statuses.keys()))
+        self.tainted.set(sum(node.tainted for node in store.nodes.values()))
         self.missing.set(sum(record.status.missing for record in store.statuses.values()))
 
     def text(self) -> bytes:

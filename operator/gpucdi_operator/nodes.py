@@ -19,6 +19,7 @@ from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.policies import Ruling, spec_of
 from gpucdi_operator.store import NodeRecord, StatusRecord, Store
+from gpucdi_operator.taints import Tainter
 
 REQUEST_KINDS = 64
 REQUEST_NAMES = 256
@@ -36,6 +37,7 @@ class NodeReconciler:
     store: Store
     clock: Clock
     metrics: Metrics
+    tainter: Tainter
     requests: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     rulings: dict[str, Ruling] = field(default_factory=dict)
     _settled: dict[str, tuple[object, ...]] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class NodeReconciler:
         await self._condition(node, record)
         if record is not None:
             await self._spec(node, record)
+        await self._taint(node, record)
 
     def request(self, node: str, wanted: Iterable[NameRequest]) -> bool:
         """Note names to make resolvable on a node; tell whether its spec lacks any of them."""
@@ -111,6 +114,18 @@ class NodeReconciler:
         if (current := self.store.nodes.get(node.name)) is not None:
             seen = NodeRecord.of(answer).condition
             self.store.put_node(replace(current, condition=seen))
+
+    async def _taint(self, node: NodeRecord, record: StatusRecord | None) -> None:
+        ruling = self.rulings.get(node.name)
+        if record is not None and ruling is None:
+            return
+        wanted = record is not None and ruling is not None and ruling.taint
+        present = self.store.nodes.get(node.name)
+        if present is None or present.tainted is wanted:
+            return
+        await self.tainter.set(node.name, wanted=wanted)
+        if (current := self.store.nodes.get(node.name)) is not None:
+            self.store.put_node(replace(current, tainted=wanted))
 
     async def _spec(self, node: NodeRecord, record: StatusRecord) -> None:
         requests = merged(record.intent.requests, self.requests.get(node.name, {}))

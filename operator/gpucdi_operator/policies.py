@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from gpucdi.api import Hold, Intent, NameStrategy, RepairMode
 from gpucdi.api.names import LABEL_REPAIR
-from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
+from gpucdi.api.policy import BreakerStatus, Policy
 from gpucdi_operator.store import NodeRecord, StatusRecord
 
 UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
@@ -34,6 +34,7 @@ UPGRADE_ACTIVE = frozenset(
 MIG_ACTIVE = frozenset({"pending", "rebooting"})
 _MODES = {mode.value.lower(): mode for mode in RepairMode}
 
+HOLD_LABEL = "RepairLabelUnreadable"
 HOLD_UPGRADE = "DriverUpgrade"
 HOLD_MIG = "MigChange"
 HOLD_PAUSED = "OperandsPaused"
@@ -45,7 +46,8 @@ HOLD_TURN = "AwaitingTurn"
 class Ruling:
     """What the operator wants of a node; ``None`` leaves the field to people.
 
-    ``policy`` is the name of the governing policy, empty where there is none.
+    ``policy`` is the name of the governing policy, empty where there is none; ``taint`` is for the
+    Node itself, everything else for the spec of its GpuCdiStatus.
     """
 
     policy: str = ""
@@ -54,6 +56,7 @@ class Ruling:
     extra_kinds: tuple[str, ...] | None = None
     strategies: tuple[NameStrategy, ...] | None = None
     none_device: bool | None = None
+    taint: bool = False
 
     def is_met_by(self, intent: Intent) -> bool:
         """Tell whether a spec says just this; a field left to people has its default.
@@ -77,7 +80,11 @@ def governing(policies: Iterable[Policy], labels: Mapping[str, str]) -> tuple[Po
 
 
 def label_hold(labels: Mapping[str, str]) -> Hold | None:
-    """Return the hold that other operators' labels ask for."""
+    """Return the hold that labels ask for: our own if nobody can read it, other operators'."""
+    wish = labels.get(LABEL_REPAIR)
+    if wish is not None and wish.lower() not in _MODES:
+        # Whoever set it may have meant to stop repairs; a policy does not outvote that.
+        return Hold(HOLD_LABEL, message=f"{LABEL_REPAIR}={wish}: write auto, observe or off")
     upgrade = labels.get(UPGRADE_LABEL, "")
     if upgrade in UPGRADE_ACTIVE:
         return Hold(HOLD_UPGRADE, message=f"{UPGRADE_LABEL}={upgrade}")
@@ -97,6 +104,11 @@ class Turns:
     patience_s: float = 600.0
     since: dict[str, float] = field(default_factory=dict)
     _waited: dict[str, float] = field(default_factory=dict)
+
+    def adopt(self, limit: int, repairing: Iterable[str], now: float) -> None:
+        """Take over from an earlier leader who may repair already, as far as the limit allows."""
+        for node in sorted(repairing)[:limit]:
+            self.since[node] = now
 
     def give(self, limit: int, drifted: Sequence[str], now: float) -> frozenset[str]:
         """Return who may repair: at most ``limit``; a node that takes too long goes last."""
@@ -119,6 +131,8 @@ def rule(
     policy: Policy | None,
     breaker: BreakerStatus,
     granted: frozenset[str] | None,
+    *,
+    taint: bool = False,
 ) -> Ruling:
     """Return what a node's spec should say. ``granted`` is ``None`` without a limit of turns."""
     label = _MODES.get(node.labels.get(LABEL_REPAIR, "").lower())
@@ -135,13 +149,14 @@ def rule(
         extra_kinds=policy.extra_kinds,
         strategies=policy.strategies,
         none_device=policy.none_device,
+        taint=taint,
     )
 
 
 def _policy_hold(
     node: str, policy: Policy, breaker: BreakerStatus, granted: frozenset[str] | None
 ) -> Hold | None:
-    stopped = breaker.state in {BreakerState.OPEN, BreakerState.HALF_OPEN}
+    stopped = breaker.state.stops_repairs
     if stopped and node != breaker.trial:
         return Hold(
             HOLD_BREAKER,

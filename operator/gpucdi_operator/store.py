@@ -14,16 +14,18 @@ from typing import TypeVar
 from gpucdi.api import Condition, Intent, NodeStatus, fields, read_status
 from gpucdi.api.names import NODE_CONDITION
 from gpucdi.api.policy import BreakerStatus, Policy
+from gpucdi.api.taint import is_tainted
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """One Node: ``condition`` is ours as the Node carries it."""
+    """One Node: ``condition`` is ours as the Node carries it, ``tainted`` tells of our taint."""
 
     name: str
     uid: str
     labels: Mapping[str, str] = field(default_factory=dict)
     unschedulable: bool = False
+    tainted: bool = False
     condition: Condition | None = None
     version: int = field(default=0, compare=False)
 
@@ -40,6 +42,7 @@ class NodeRecord:
             # Thousands of nodes carry the same few strings.
             labels={sys.intern(name): sys.intern(fields.text(labels, name)) for name in labels},
             unschedulable=fields.boolean(fields.mapping(body, "spec"), "unschedulable"),
+            tainted=is_tainted(body),
             condition=next((Condition.from_json(item) for item in ours), None),
             version=_version(meta),
         )

@@ -65,6 +65,9 @@ def test_a_selector_means_what_kubernetes_means(
         ({"nvidia.com/mig.config.state": "success"}, None),
         ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}, "OperandsPaused"),
         ({"nvidia.com/gpu.deploy.device-plugin": "true"}, None),
+        ({"gpucdi.io/repair": "atuo"}, "RepairLabelUnreadable"),
+        ({"gpucdi.io/repair": ""}, "RepairLabelUnreadable"),
+        ({"gpucdi.io/repair": "Observe"}, None),
     ],
 )
 def test_labels_of_other_operators_hold_repairs(labels: dict[str, str], reason: str | None) -> None:
@@ -129,7 +132,13 @@ async def test_a_policy_reaches_the_spec_of_the_nodes_it_selects(
         assert scene.spec("other")["repair"]["mode"] == "Observe"
         await eventually(lambda: (api.find("gpucdipolicies", "p") or {}).get("status"))
         status = (api.find("gpucdipolicies", "p") or {})["status"]
-        assert status["nodes"] == {"selected": 1, "governed": 1, "drifted": 0, "held": 0}
+        assert status["nodes"] == {
+            "selected": 1,
+            "governed": 1,
+            "drifted": 0,
+            "held": 0,
+            "tainted": 0,
+        }
         api.remove("gpucdipolicies", "p")
         await eventually(lambda: scene.spec("h100")["repair"]["mode"] == "Observe")
         assert "kinds" not in scene.spec("h100")
@@ -207,6 +216,28 @@ async def test_a_driver_upgrade_holds_the_node_and_its_end_releases_it(
         assert scene.spec("n1")["repair"]["hold"]["reason"] == "DriverUpgrade"
         scene.node("n1", labels={label: "upgrade-done"})
         await eventually(lambda: "hold" not in scene.spec("n1")["repair"])
+
+
+async def test_a_repair_label_that_nobody_can_read_holds_the_node_and_is_told_once(
+    scene: Scene, start: Start, eventually: Eventually
+) -> None:
+    label = "gpucdi.io/repair"
+    scene.node("n1", labels={label: "disabled"})
+    scene.agent_says("n1", node_status(drifted=True))
+    scene.policy("p")
+    async with start():
+        await eventually(lambda: "hold" in scene.spec("n1")["repair"], 60)
+        assert scene.spec("n1")["repair"]["hold"]["reason"] == "RepairLabelUnreadable"
+        await eventually(lambda: scene.events("RepairLabelUnreadable"), 60)
+    async with start("replica-2") as operator:
+        await eventually(lambda: operator.nodes.rulings, 60)
+        scene.node("n1", labels={label: "off"})
+        await eventually(lambda: scene.spec("n1")["repair"] == {"mode": "Off"}, 60)
+    told = scene.events("RepairLabelUnreadable")
+    assert len(told) == 1
+    assert "gpucdi.io/repair=disabled: write auto, observe or off" in told[0]["message"]
+    assert told[0]["involvedObject"]["kind"] == "Node"
+    assert told[0]["involvedObject"]["uid"]
 
 
 def fresh(*, drifted: bool) -> NodeStatus:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.fakeapi.controlplane import ROOT, ControlPlane
 
-from gpucdi.api.policy import Policy
+from gpucdi.api.policy import Policy, RestartConfig, Selector
 
 pytestmark = pytest.mark.lab
 
@@ -39,7 +39,7 @@ def dry_run(plane: ControlPlane, text: str) -> dict[str, Any]:
         ({"kinds": {"extra": ["nvidia.com"]}}, "should match"),
         (
             {"nodeSelector": {"matchExpressions": [{"key": "k", "operator": "In"}]}},
-            "In and NotIn need values",
+            r"In and NotIn need values: write values: .* beside the key k",
         ),
         (
             {
@@ -47,8 +47,17 @@ def dry_run(plane: ControlPlane, text: str) -> dict[str, Any]:
                     "matchExpressions": [{"key": "k", "operator": "Exists", "values": ["x"]}]
                 }
             },
-            "Exists and DoesNotExist take none",
+            "Exists and DoesNotExist take none: remove the values beside the key k",
         ),
+        ({"restartWaitingPods": {}}, "say where Pods may be restarted: write namespaces"),
+        (
+            {"restartWaitingPods": {"namespaces": ["a"], "namespaceSelector": {}}},
+            "exclude each other: keep one of the two",
+        ),
+        ({"restartWaitingPods": {"namespaces": ["*"]}}, "is no name of a Namespace: write names"),
+        ({"restartWaitingPods": {"namespaces": []}}, "at least 1 items"),
+        ({"restartWaitingPods": {"namespaces": ["a"], "perMinute": 0}}, "equal to 1"),
+        ({"taint": "NoExecute"}, 'supported values: "None", "NoSchedule"'),
         ({"repair": {"mode": "Sometimes"}}, "supported values"),
         ({"repair": {"maxConcurrent": 0}}, "greater than or equal to 1"),
         ({"repair": {"breaker": {"percent": 101}}}, "less than or equal to 100"),
@@ -67,8 +76,21 @@ def test_an_empty_policy_only_observes(apiserver: ControlPlane) -> None:
     assert Policy.from_json("p", found) == Policy("p")
 
 
+def test_restarts_come_with_their_defaults(apiserver: ControlPlane) -> None:
+    found = dry_run(apiserver, policy(restartWaitingPods={"namespaceSelector": {}}))["spec"]
+    assert Policy.from_json("p", found).restarts == RestartConfig(selector=Selector())
+
+
+def test_every_field_of_a_policy_explains_itself(apiserver: ControlPlane) -> None:
+    for field in ("spec.restartWaitingPods", "spec.taint", "spec.repair.mode", "spec.kinds.extra"):
+        told = apiserver.kubectl("explain", f"gpucdipolicy.{field}")
+        assert len(told.partition("DESCRIPTION:")[2].split()) > 10
+
+
 def test_the_samples_are_accepted(apiserver: ControlPlane) -> None:
-    file = ROOT / "manifests" / "samples" / "policy.yaml"
-    count = len(list(yaml.safe_load_all(file.read_text())))
-    answer = apiserver.kubectl("create", "--dry-run=server", "-o", "name", "-f", str(file))
-    assert len(answer.split()) == count
+    for file in sorted((ROOT / "manifests" / "samples").glob("*.yaml")):
+        count = len(list(yaml.safe_load_all(file.read_text())))
+        # Applied, because some of them stand for what is installed already.
+        how = ("--server-side", "--force-conflicts", "--dry-run=server", "-o", "name")
+        answer = apiserver.kubectl("apply", *how, "-f", str(file))
+        assert len(answer.split()) == count

@@ -229,7 +229,7 @@ def right(target: Target) -> tuple[str, str, str]:
 def guarded(api: FakeApi) -> set[tuple[str, str, str]]:
     """Let the manifest's rules decide; return the set of rights that were used."""
     used: set[tuple[str, str, str]] = set()
-    granted = {user: set(rules(MANIFEST, user)) for user in ("gpucdi-operator", "gpucdi-agent")}
+    granted = {user: set(rules(user, MANIFEST)) for user in ("gpucdi-operator", "gpucdi-agent")}
 
     def allowed(user: str, target: Target) -> bool:
         group, resource, verb = right(target)
@@ -245,7 +245,7 @@ def guarded(api: FakeApi) -> set[tuple[str, str, str]]:
 
 
 def granted_to(account: str) -> set[tuple[str, str, str]]:
-    return {(group, resource, verb) for _, group, resource, verb in rules(MANIFEST, account)}
+    return {(group, resource, verb) for _, group, resource, verb in rules(account, MANIFEST)}
 
 
 async def test_the_operator_needs_every_right_that_it_has_and_no_other(

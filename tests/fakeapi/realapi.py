@@ -122,12 +122,14 @@ class RealApi:
             return json.load(answer)
 
 
-def rules(manifest: Path, account: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (namespace, group, resource, verb) for each right that the manifest grants.
+def rules(account: str, *manifests: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (namespace, group, resource, verb) for each right that the manifests grant together.
 
     The namespace is empty for rights in the whole cluster.
     """
-    documents = [item for item in yaml.safe_load_all(manifest.read_text()) if item]
+    documents = [
+        item for manifest in manifests for item in yaml.safe_load_all(manifest.read_text()) if item
+    ]
     by_name = {(item["kind"], item["metadata"]["name"]): item for item in documents}
     for item in documents:
         if not item["kind"].endswith("RoleBinding"):

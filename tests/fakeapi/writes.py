@@ -15,7 +15,7 @@ from typing import Any
 
 import jsonpatch
 from tests.fakeapi import events, fieldsets, schema
-from tests.fakeapi.resources import EVENTS, Body, Resource
+from tests.fakeapi.resources import EVENTS, NODES, Body, Resource
 from tests.fakeapi.store import Key, Store, Stored
 
 
@@ -57,7 +57,7 @@ def create(store: Store, write: Write, body: Body) -> Stored:
         raise Refused(422, "Invalid", "metadata.name: Required value: name or generateName")
     if store.get(write.resource, (write.key[0], name)) is not None:
         raise Refused(409, "AlreadyExists", f'{write.resource.plural} "{name}" already exists')
-    wanted = _stored_form(write.resource, {**body, "metadata": meta})
+    wanted = _admitted(write.resource, _stored_form(write.resource, {**body, "metadata": meta}))
     if write.resource.schema is not None and write.resource.has_status:
         wanted.pop("status", None)
     checked = _checked(write.resource, wanted, None)
@@ -222,6 +222,15 @@ def _checked(resource: Resource, body: Body, old: Body | None) -> Body:
         name = body["metadata"].get("name", "")
         raise Refused(422, "Invalid", f'{resource.kind} "{name}" is invalid: {"; ".join(wrong)}')
     return body
+
+
+def _admitted(resource: Resource, body: Body) -> Body:
+    """Return what admission makes of a new object: a Node begins with the taint not-ready."""
+    if resource != NODES:
+        return body
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    spec = body.get("spec") or {}
+    return {**body, "spec": {**spec, "taints": [*spec.get("taints", ()), taint]}}
 
 
 def _stored_form(resource: Resource, body: Any) -> Body:

@@ -418,3 +418,47 @@ async def test_fields_that_are_applied_no_more_vanish_with_their_containers(
     none = gpu_status(name, spec={"nodeName": name})
     answer = await api.apply(path, none, field_manager="operator", force=True)
     assert answer["spec"] == {"nodeName": name, "repair": {"mode": "Observe"}}
+
+
+def taint(key: str) -> dict[str, str]:
+    return {"key": key, "effect": "NoSchedule"}
+
+
+def taints_of(body: KubeObject | None) -> list[object]:
+    found = fields.objects(fields.mapping(body, "spec"), "taints")
+    return [fields.text(item, "key") for item in found]
+
+
+async def test_the_taints_of_a_node_are_one_list_that_has_one_owner(
+    api: KubeApi, name: str
+) -> None:
+    await make_node(api, name)
+    body = node_patch(name)
+    first = {**body, "spec": {"taints": [taint("one.io/a")]}}
+    await api.apply(paths.node(name), first, field_manager="one", force=True)
+    second = {**body, "spec": {"taints": [taint("two.io/b")]}}
+    with pytest.raises(Conflict, match="conflict with"):
+        await api.apply(paths.node(name), second, field_manager="two")
+    answer = await api.apply(paths.node(name), second, field_manager="two", force=True)
+    assert taints_of(answer) == ["two.io/b"]
+
+
+async def test_a_merge_patch_that_names_a_version_is_refused_once_the_object_has_another(
+    api: KubeApi, name: str
+) -> None:
+    await make_node(api, name)
+    read = await api.get(paths.node(name))
+    version = meta(read)["resourceVersion"]
+    # The server's admission has marked the new Node as not ready.
+    assert taints_of(read) == ["node.kubernetes.io/not-ready"]
+    mine = {"metadata": {"resourceVersion": version}, "spec": {"taints": [taint("one.io/a")]}}
+    answer = await api.patch(paths.node(name), mine, content_type=MERGE_PATCH)
+    assert taints_of(answer) == ["one.io/a"]
+    late = {"metadata": {"resourceVersion": version}, "spec": {"taints": None}}
+    with pytest.raises(Conflict):
+        await api.patch(paths.node(name), late, content_type=MERGE_PATCH)
+    version = meta(answer)["resourceVersion"]
+    late["metadata"] = {"resourceVersion": version}
+    answer = await api.patch(paths.node(name), late, content_type=MERGE_PATCH)
+    assert taints_of(answer) == []
+    assert conditions(answer) == {"Ready": "True"}

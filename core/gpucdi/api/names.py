@@ -26,15 +26,21 @@ CONDITION_REPAIR_SUCCEEDED = "RepairSucceeded"
 # On a Pod.
 EVENT_UNRESOLVABLE = "CdiDeviceUnresolvable"
 EVENT_RESTORED = "CdiDeviceRestored"
+EVENT_RESTARTED = "CdiPodRestarted"
 # On a GpuCdiPolicy.
 EVENT_REPAIRS_STOPPED = "RepairsStopped"
 EVENT_REPAIRS_RESUMED = "RepairsResumed"
 CONDITION_REPAIRS_ALLOWED = "RepairsAllowed"
 CONDITION_GOVERNS = "Governs"
+CONDITION_RESTARTS_ALLOWED = "PodRestartsAllowed"
+CONDITION_TAINTS_ALLOWED = "TaintsAllowed"
+# On a Node.
+EVENT_LABEL_UNREADABLE = "RepairLabelUnreadable"
 
 EVENT_CONTROLLER = "gpucdi.io/operator"
 
 LABEL_REPAIR = "gpucdi.io/repair"
+TAINT_KEY = "gpucdi.io/unresolvable"
 LEASE_PREFIX = "gpucdi-agent-"
 OPERATOR_LEASE = "gpucdi-operator"
 

@@ -37,6 +37,73 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class Selector:
+    """Labels that must all hold; an empty selector matches everything, as in Kubernetes."""
+
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def from_json(cls, source: object) -> Selector:
+        """Read a ``metav1.LabelSelector``."""
+        labels = fields.mapping(source, "matchLabels")
+        return cls(
+            {key: fields.text(labels, key) for key in labels},
+            tuple(
+                Requirement(
+                    fields.text(item, "key"),
+                    fields.text(item, "operator"),
+                    fields.texts(item, "values"),
+                )
+                for item in fields.objects(source, "matchExpressions")
+            ),
+        )
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether ``labels`` meet every term."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            item.matches(labels) for item in self.requirements
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestartConfig:
+    """Which waiting Pods may be made anew after a repair, and how fast.
+
+    ``namespaces`` names them; where it is empty, ``selector`` chooses by the labels of the
+    Namespace, and without either there is none. ``per_minute`` bounds the whole policy.
+    ``after_s`` is how long a node's names have resolved before a Pod that still waits is restarted;
+    kubelet itself tries again after five minutes at most.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    selector: Selector | None = None
+    per_minute: int = 10
+    after_s: int = 360
+
+    @classmethod
+    def from_json(cls, source: object) -> RestartConfig | None:
+        """Read the field; ``None`` where it is absent, which means that nothing is restarted."""
+        if not isinstance(source, Mapping):
+            return None
+        usual = cls()
+        chosen = source.get("namespaceSelector")
+        return cls(
+            namespaces=fields.texts(source, "namespaces"),
+            selector=Selector.from_json(chosen) if isinstance(chosen, Mapping) else None,
+            per_minute=fields.integer(source, "perMinute", usual.per_minute),
+            after_s=fields.integer(source, "afterSeconds", usual.after_s),
+        )
+
+
+class TaintEffect(enum.StrEnum):
+    """What a drifted node is marked with, beside the condition."""
+
+    NONE = "None"
+    NO_SCHEDULE = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
 class BreakerConfig:
     """When repairs stop, in percent of the governed nodes, and for how long."""
 
@@ -53,6 +120,11 @@ class BreakerState(enum.StrEnum):
     OPEN = "Open"
     HALF_OPEN = "HalfOpen"
     RECOVERING = "Recovering"
+
+    @property
+    def stops_repairs(self) -> bool:
+        """True while nothing may be repaired but the one node that is tried."""
+        return self in {BreakerState.OPEN, BreakerState.HALF_OPEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +172,21 @@ class Policy:
 
     name: str
     priority: int = 0
-    match_labels: Mapping[str, str] = field(default_factory=dict)
-    requirements: tuple[Requirement, ...] = ()
+    selector: Selector = field(default_factory=Selector)
     mode: RepairMode = RepairMode.OBSERVE
     max_concurrent: int | None = None
     breaker: BreakerConfig = field(default_factory=BreakerConfig)
     extra_kinds: tuple[str, ...] = ()
     strategies: tuple[NameStrategy, ...] = (NameStrategy.UUID, NameStrategy.INDEX)
     none_device: bool = False
+    restarts: RestartConfig | None = None
+    taint: TaintEffect = TaintEffect.NONE
 
     @classmethod
     def from_json(cls, name: str, spec: object) -> Policy:
         """Read a spec; what is missing or wrong falls back to the default of its field."""
-        selector = fields.mapping(spec, "nodeSelector")
         repair, kinds = fields.mapping(spec, "repair"), fields.mapping(spec, "kinds")
-        labels = fields.mapping(selector, "matchLabels")
-        mode = fields.text(repair, "mode")
+        mode, taint = fields.text(repair, "mode"), fields.text(spec, "taint")
         strategies = tuple(
             NameStrategy(item)
             for item in fields.texts(kinds, "strategies")
@@ -124,28 +195,20 @@ class Policy:
         return cls(
             name=name,
             priority=fields.integer(spec, "priority"),
-            match_labels={key: fields.text(labels, key) for key in labels},
-            requirements=tuple(
-                Requirement(
-                    fields.text(item, "key"),
-                    fields.text(item, "operator"),
-                    fields.texts(item, "values"),
-                )
-                for item in fields.objects(selector, "matchExpressions")
-            ),
+            selector=Selector.from_json(fields.mapping(spec, "nodeSelector")),
             mode=RepairMode(mode) if mode in set(RepairMode) else RepairMode.OBSERVE,
             max_concurrent=fields.optional_integer(repair, "maxConcurrent"),
             breaker=_breaker(fields.mapping(repair, "breaker")),
             extra_kinds=fields.texts(kinds, "extra"),
             strategies=strategies or cls(name).strategies,
             none_device=fields.boolean(kinds, "none"),
+            restarts=RestartConfig.from_json(fields.mapping(spec, "restartWaitingPods") or None),
+            taint=TaintEffect(taint) if taint in set(TaintEffect) else TaintEffect.NONE,
         )
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Tell whether a Node with these labels is selected."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            item.matches(labels) for item in self.requirements
-        )
+        return self.selector.matches(labels)
 
 
 def _breaker(source: Mapping[str, object]) -> BreakerConfig:
