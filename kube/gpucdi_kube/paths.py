@@ -43,6 +43,16 @@ def pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
+def pod_eviction(namespace: str, name: str) -> str:
+    """Return the path that evicts a Pod: it is deleted unless its disruption budget says no."""
+    return f"{pod(namespace, name)}/eviction"
+
+
+def namespace(name: str) -> str:
+    """Return the path of a Namespace."""
+    return f"/api/v1/namespaces/{name}"
+
+
 def runtime_class(name: str) -> str:
     """Return the path of a RuntimeClass."""
     return f"{RUNTIME_CLASSES}/{name}"

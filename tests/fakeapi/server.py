@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
-from tests.fakeapi import discovery, fieldsets, selectors, writes
+from tests.fakeapi import discovery, evictions, fieldsets, selectors, writes
 from tests.fakeapi.faults import Fault, Faults
 from tests.fakeapi.fieldsets import Managers
 from tests.fakeapi.resources import BUILT_IN, NODES, Body, Resource, custom_resources
@@ -202,9 +202,19 @@ class FakeApi:
                     message = f'{target.resource.plural} "{target.name}" not found'
                     raise Refused(404, "NotFound", message)
                 if target.verb == "delete":
-                    self.store.delete(target.resource, stored)
+                    options = _decoded(body) if body else {}
+                    stored = evictions.delete(self.store, target.resource, stored, options)
                 return _json(writes.shown(target.resource, stored))
+            case "create" if target.subresource == "eviction":
+                return self._evict(target, _decoded(body))
         return self._write(request, target, _decoded(body))
+
+    def _evict(self, target: Target, body: Any) -> web.Response:
+        stored = self.store.get(target.resource, (target.namespace, target.name))
+        if stored is None:
+            raise Refused(404, "NotFound", f'pods "{target.name}" not found')
+        answer = evictions.evict(self.store, stored, body)
+        return _json(json.dumps(answer).encode(), code=201)
 
     def _write(self, request: web.Request, target: Target, body: Any) -> web.Response:
         query = request.query

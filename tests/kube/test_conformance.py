@@ -10,7 +10,7 @@ from gpucdi.api import fields
 from gpucdi_kube import KubeApi, KubeObject, paths
 from gpucdi_kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from gpucdi_kube.clock import rfc3339_micro
-from gpucdi_kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from gpucdi_kube.errors import AlreadyExists, Conflict, Invalid, NotFound, TooManyRequests
 
 OURS = "GpuCdiUnresolvable"
 
@@ -462,3 +462,118 @@ async def test_a_merge_patch_that_names_a_version_is_refused_once_the_object_has
     answer = await api.patch(paths.node(name), late, content_type=MERGE_PATCH)
     assert taints_of(answer) == []
     assert conditions(answer) == {"Ready": "True"}
+
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+async def make_pod(api: KubeApi, name: str, *, node: str, phase: str = "Running") -> str:
+    """Create a Pod as a scheduler and a kubelet leave it; return its uid."""
+    body: KubeObject = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            **({"nodeName": node} if node else {}),
+        },
+    }
+    made = await api.create("/api/v1/namespaces/default/pods", body)
+    path = f"{paths.pod('default', name)}/status"
+    await api.patch(path, {"status": {"phase": phase}}, content_type=MERGE_PATCH)
+    return str(meta(made)["uid"])
+
+
+async def make_budget(api: KubeApi, name: str, **status: int) -> None:
+    body: KubeObject = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
+    }
+    await api.create(BUDGETS, body)
+    counts = {"currentHealthy": 0, "desiredHealthy": 1, "disruptionsAllowed": 0}
+    counts |= {"expectedPods": 1, "observedGeneration": 1, **status}
+    await api.patch(f"{BUDGETS}/{name}/status", {"status": counts}, content_type=MERGE_PATCH)
+
+
+def eviction(name: str, uid: str = "") -> KubeObject:
+    options = {"preconditions": {"uid": uid}} if uid else {}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": "default"},
+        "deleteOptions": options,
+    }
+
+
+async def test_an_evicted_pod_is_marked_and_stays_until_its_kubelet_has_stopped_it(
+    once: KubeApi, name: str
+) -> None:
+    uid = await make_pod(once, name, node="n1")
+    answer = await once.create(paths.pod_eviction("default", name), eviction(name, uid))
+    assert answer["status"] == "Success"
+    pod = await once.get(paths.pod("default", name))
+    assert meta(pod)["deletionTimestamp"]
+    assert meta(pod)["deletionGracePeriodSeconds"] == 30
+    assert conditions(pod)["DisruptionTarget"] == "True"
+
+
+@pytest.mark.parametrize(("node", "phase"), [("", "Pending"), ("n1", "Failed")])
+async def test_a_pod_that_no_kubelet_runs_is_gone_at_once(
+    once: KubeApi, name: str, node: str, phase: str
+) -> None:
+    uid = await make_pod(once, name, node=node, phase=phase)
+    await once.create(paths.pod_eviction("default", name), eviction(name, uid))
+    assert await once.get(paths.pod("default", name)) is None
+
+
+async def test_a_deleted_pod_waits_for_its_kubelet_too(once: KubeApi, name: str) -> None:
+    await make_pod(once, name, node="n1")
+    await once.delete(paths.pod("default", name))
+    assert meta(await once.get(paths.pod("default", name)))["deletionTimestamp"]
+
+
+async def test_a_pod_of_the_same_name_with_another_uid_is_not_evicted(
+    once: KubeApi, name: str
+) -> None:
+    await make_pod(once, name, node="n1")
+    with pytest.raises(Conflict, match="the UID in the precondition .another. does not match"):
+        await once.create(paths.pod_eviction("default", name), eviction(name, "another"))
+    assert "deletionTimestamp" not in meta(await once.get(paths.pod("default", name)))
+
+
+async def test_a_pod_that_is_gone_cannot_be_evicted(once: KubeApi, name: str) -> None:
+    with pytest.raises(NotFound):
+        await once.create(paths.pod_eviction("default", name), eviction(name))
+
+
+async def test_a_budget_that_is_used_up_says_later(once: KubeApi, name: str) -> None:
+    uid = await make_pod(once, name, node="n1")
+    await make_budget(once, name)
+    with pytest.raises(TooManyRequests, match="violate the pod's disruption budget"):
+        await once.create(paths.pod_eviction("default", name), eviction(name, uid))
+    await once.patch(
+        f"{BUDGETS}/{name}/status",
+        {"status": {"disruptionsAllowed": 1}},
+        content_type=MERGE_PATCH,
+    )
+    await once.create(paths.pod_eviction("default", name), eviction(name, uid))
+    budget = await once.get(f"{BUDGETS}/{name}")
+    assert fields.mapping(budget, "status")["disruptionsAllowed"] == 0
+
+
+async def test_a_pod_that_is_not_ready_may_go_while_enough_others_are(
+    once: KubeApi, name: str
+) -> None:
+    uid = await make_pod(once, name, node="n1")
+    await make_budget(once, name, currentHealthy=1)
+    await once.create(paths.pod_eviction("default", name), eviction(name, uid))
+    assert meta(await once.get(paths.pod("default", name)))["deletionTimestamp"]
+
+
+async def test_a_pending_pod_asks_no_budget(once: KubeApi, name: str) -> None:
+    uid = await make_pod(once, name, node="n1", phase="Pending")
+    await make_budget(once, name)
+    await once.create(paths.pod_eviction("default", name), eviction(name, uid))
+    assert meta(await once.get(paths.pod("default", name)))["deletionTimestamp"]
