@@ -67,6 +67,11 @@ def build(scene: Scene, place: Path) -> HostTree:
     capture |= {"modes": dict(scene.modes), "readAsUid": scene.read_as_uid}
     capture["modified"] = dict(scene.modified)
     capture["engines"] = capture.get("engines", {}) | dict(scene.engines)
+    capture["programs"] = {
+        path: text
+        for path, text in capture["programs"].items()
+        if not any(path == gone or path.startswith(f"{gone}/") for gone in scene.remove)
+    }
     if scene.toolkit_version:
         capture["programs"] = {
             path: text.replace("1.18.1", scene.toolkit_version)

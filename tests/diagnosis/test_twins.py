@@ -37,7 +37,7 @@ from gpucdi.api import (
     NodeState,
     NodeStatus,
 )
-from gpucdi.diagnosis import Diagnosis, diagnose_all, diagnose_silent
+from gpucdi.diagnosis import Confidence, Diagnosis, diagnose_all, diagnose_silent
 from gpucdi.failures import extract, pod_view
 from gpucdi.findings import Cause, Finding, Severity
 
@@ -149,6 +149,33 @@ CLAIM_FAILS = (
 CLAIM_FILE = f"/run/cdi/k8s.gpu.nvidia.com-claim_{CLAIM_UID}.yaml"
 PREPARED = BOOT_FILES | {CHECKPOINT: checkpoint(CLAIM_UID, f"{CLAIM_KIND}={CLAIM}")}
 EMPTY_CLAIM = f'cdiVersion: "0.5.0"\nkind: {CLAIM_KIND}\ndevices:\n- name: {CLAIM}\n'
+
+NODE_BIND_FAILS = (
+    "Error: container create failed: runc create failed: unable to start container process: error "
+    "during container init: error creating device nodes: mount /dev/nvidiactl:/var/lib/containers/"
+    "storage/overlay/065c/merged/dev/nvidiactl (via /proc/self/fd/14), flags: 0x1000: no such file "
+    "or directory"
+)
+
+
+def in_mode(mode: str) -> Situation:
+    """Return a Pod that asks for a name of a file beside an index, under a handler in ``mode``."""
+    files = {TOOLKIT_CONFIG: config(mode=mode), HOST_SPEC: WHOLE}
+    return Situation("", Scene(files=files), pod=a_pod(visible=f"{PLAIN}=0,1"))
+
+
+def by_annotation(mode: str) -> Situation:
+    """Return a Pod of the device plugin where the engine injects nothing, and a handler's mode."""
+    change = ("enable_cdi = true", "enable_cdi = false")
+    places = ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml")
+    files = {TOOLKIT_CONFIG: config(mode=mode)}
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    containers = [{"name": "c", "resources": limits}]
+    scene = Scene(files=files, replace=dict.fromkeys(places, change))
+    return Situation(
+        "", scene, pod={"spec": {"runtimeClassName": "nvidia", "containers": containers}}
+    )
+
 
 TWINS: dict[Cause, tuple[Situation, Situation]] = {
     Cause.ONLY_ALL_DEVICE: (
@@ -339,13 +366,7 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
         Situation(unresolvable("runtime.nvidia.com/gpu=all")),
         Situation(unresolvable("nvidia.com/gpu=all")),
     ),
-    Cause.MIXED_AUTOMATIC_KIND: (
-        Situation(
-            f"{CNA}requesting a CDI device with vendor 'runtime.nvidia.com' is not supported when "
-            "requesting other CDI devices"
-        ),
-        Situation(f'{JIT}"auto": failed to get device handle from UUID: Not Found'),
-    ),
+    Cause.MIXED_AUTOMATIC_KIND: (in_mode("auto"), in_mode("cdi")),
     Cause.MALFORMED_REQUEST: (
         on(unresolvable(f"{MANAGEMENT}={U0}::0")),
         on(unresolvable(f"{MANAGEMENT}={U0}")),
@@ -359,8 +380,8 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
         Situation("", Scene(files=PLAIN_CONFIG), pod=a_pod()),
     ),
     Cause.USER_NAMESPACE_IDMAP: (
-        Situation(f"{RUNC}failed to set MOUNT_ATTR_IDMAP on /dev/null: invalid argument"),
-        Situation(f"{RUNC}failed to fulfil mount request: open /lib/libcuda.so.570.1: no such file"),
+        on(NODE_BIND_FAILS),
+        on(NODE_BIND_FAILS, device_numbers={"/dev/nvidiactl": ()}),
     ),
     Cause.ENGINE_CDI_DISABLED: (
         Situation("", engine_with("false"), pod=CLAIMING),
@@ -370,10 +391,7 @@ TWINS: dict[Cause, tuple[Situation, Situation]] = {
         Situation('Failed to create pod sandbox: no runtime for "nvidia" is configured'),
         Situation('Failed to create pod sandbox: no network for "nvidia" is configured'),
     ),
-    Cause.MODE_CONFLICT: (
-        Situation("invoking the NVIDIA Container Runtime Hook directly is not supported"),
-        Situation("nvidia-container-cli: initialization error: driver not loaded"),
-    ),
+    Cause.MODE_CONFLICT: (by_annotation("legacy"), by_annotation("cdi")),
     Cause.DRA_CLAIM_SPEC_LOST: (
         on(CLAIM_FAILS, files=PREPARED),
         on(CLAIM_FAILS, files=PREPARED | {CLAIM_FILE: EMPTY_CLAIM}),
@@ -442,6 +460,40 @@ def test_a_kind_with_only_all_is_known_even_without_an_inventory(tmp_path: Path)
     assert found is not None
     assert found.cause is Cause.ONLY_ALL_DEVICE
     assert "the GPUs of the node" in found.not_seen
+
+
+CTKS = ["/usr/local/nvidia/toolkit", "/usr/bin/nvidia-ctk"]
+
+
+def without(*programs: str) -> Situation:
+    """Return a failure on a Podman host that lacks its spec and these programs."""
+    engine = ["/etc/containerd", HOST_SPEC, MANAGEMENT_SPEC, PLUGIN_SPEC]
+    text = f"Error: setting up CDI devices: {unresolvable(f'{PLAIN}=all').partition(': ')[2]}"
+    return on(text, remove=[*engine, *programs], engines={"podman": "5.6.0"})
+
+
+def test_what_to_install_comes_first_only_where_no_generator_is_anywhere(tmp_path: Path) -> None:
+    found = tell(without(*CTKS), tmp_path / "none")
+    others = [tell(without(kept), tmp_path / f"has{count}") for count, kept in enumerate(CTKS)]
+    assert found is not None
+    assert Cause.GENERATOR_MISSING in found.contributing
+    assert found.advice[0].text.startswith("install the NVIDIA Container Toolkit")
+    assert not any("nvidia-ctk" in (item.command or "") for item in found.advice)
+    assert not found.repairable
+    for other in others:
+        assert other is not None
+        assert Cause.GENERATOR_MISSING not in other.contributing
+        assert any("nvidia-ctk cdi generate" in (item.command or "") for item in other.advice)
+
+
+def test_a_pod_without_a_user_namespace_of_its_own_leaves_the_cause_less_sure() -> None:
+    failures = extract(NODE_BIND_FAILS)
+    shown = pod_view({"spec": {"hostUsers": False, "containers": [{"name": "c"}]}})
+    unseen, seen = (diagnose_all(failures, pod=pod)[0] for pod in (None, shown))
+    assert unseen.confidence is Confidence.MEDIUM
+    assert Cause.DEVICE_NODE_MISSING in unseen.candidates
+    assert seen.confidence is Confidence.HIGH
+    assert any(item.key == "spec.hostUsers" for item in seen.evidence)
 
 
 def claiming_on(

@@ -91,11 +91,19 @@ def mount_failed(case: Case) -> Verdict:
 
 def idmap_failed(case: Case) -> Verdict:
     """Judge a mount into a user namespace."""
+    path = case.failure.path
+    is_plain = case.failure.format == "S13"
+    # runc says of a node that the host lacks what it says of one that cannot be bound.
+    if not is_plain and path and seen(case, Cause.DEVICE_NODE_MISSING, about=path):
+        return node_missing(case)
+    host_users = case.pod.host_users if case.pod else None
+    shown = (Evidence("hostUsers: false", key="spec.hostUsers"),) if host_users is False else ()
     return Verdict(
         Cause.USER_NAMESPACE_IDMAP,
-        f"The container has a user namespace, and {case.failure.path} cannot be mounted into it.",
-        HIGH if case.failure.format == "S13" else MEDIUM,
-        quoted(case),
+        f"The container has a user namespace, and {path} cannot be mounted into it.",
+        HIGH if is_plain or shown else MEDIUM,
+        (*shown, *quoted(case)),
+        candidates=() if is_plain or shown else (Cause.DEVICE_NODE_MISSING,),
     )
 
 

@@ -159,7 +159,8 @@ def _decide(case: Case) -> Verdict:
 def _is_repairable(case: Case, verdict: Verdict) -> bool:
     if verdict.cause not in REPAIRABLE or not case.failure.names or foreign(case):
         return False
-    if Cause.REPAIR_REFUSED in verdict.contributing:
+    # gpucdi has the node's own generator make the names.
+    if {Cause.REPAIR_REFUSED, Cause.GENERATOR_MISSING} & set(verdict.contributing):
         return False
     if any(kind.startswith(AUTOMATIC_VENDOR) for kind in case.failure.kinds):
         return False

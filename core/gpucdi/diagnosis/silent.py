@@ -12,6 +12,7 @@ from gpucdi.api import KindStatus
 from gpucdi.diagnosis.case import DEVICE_PLUGIN_VENDOR, Case
 from gpucdi.diagnosis.claims import running_with_lost_claim
 from gpucdi.diagnosis.clues import seen, told
+from gpucdi.diagnosis.mixed import mixed_request
 from gpucdi.diagnosis.model import Confidence, Evidence, Verdict
 from gpucdi.diagnosis.pod_requests import NOTHING, PodRequests, pod_requests
 from gpucdi.failures import Failure, RequesterName, Stage, Symptom
@@ -48,7 +49,9 @@ def decide(case: Case) -> Verdict | None:
     if asked is None:
         return None
     return (
-        _switched_off(case, asked)
+        mixed_request(asked)
+        or _switched_off(case, asked)
+        or _modes_exclude(case, asked)
         or _annotation_unread(asked)
         or _variable_unread(case, asked)
         or _variable_refused(case, asked)
@@ -87,6 +90,25 @@ def _plugin_relies_on_engine(case: Case, asked: PodRequests) -> bool:
     if not asked.by_plugin or asked.handler is None or asked.handler.is_nvidia is not False:
         return False
     return seen(case, Cause.ENGINE_CDI_DISABLED, about=DEVICE_PLUGIN_VENDOR) is not None
+
+
+def _modes_exclude(case: Case, asked: PodRequests) -> Verdict | None:
+    """Judge a plugin that hands over annotations to a handler whose mode reads none."""
+    handler = asked.handler
+    if handler is None or not handler.is_nvidia or not asked.by_plugin:
+        return None
+    finding = seen(case, Cause.MODE_CONFLICT, about=f"handler {handler.name} runs in mode")
+    if finding is None or any(item.visible_devices for item in asked.pod.containers):
+        return None
+    return Verdict(
+        Cause.MODE_CONFLICT,
+        f"The Pod asks the device plugin for a GPU, and {finding.message}.",
+        MEDIUM,
+        told(finding),
+        candidates=(Cause.REQUEST_NOT_READ,),
+        not_seen=("whether the device plugin has the strategy envvar as well",),
+        kind=finding.kind,
+    )
 
 
 def _annotation_unread(asked: PodRequests) -> Verdict | None:

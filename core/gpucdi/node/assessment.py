@@ -23,6 +23,7 @@ from gpucdi.node.files import (
     kind_files,
     rejected_as_too_new,
 )
+from gpucdi.node.generator import generator_findings
 from gpucdi.node.kinds import (
     ALL,
     DEVICE_PREFIXES,
@@ -49,6 +50,16 @@ _RANK = (
     Cause.SPEC_LACKS_DEVICE,
     Cause.SPEC_DIR_MISSING,
     Cause.KIND_HAS_NO_SPEC,
+)
+
+# What a generated spec would end.
+_GENERATED = frozenset(
+    {
+        Cause.KIND_HAS_NO_SPEC,
+        Cause.SPEC_DIR_MISSING,
+        Cause.SPEC_LACKS_DEVICE,
+        Cause.ONLY_ALL_DEVICE,
+    }
 )
 
 
@@ -131,6 +142,7 @@ def assess(observation: Observation, host: HostTree) -> Assessment:
         for kind in _kinds_on_disk(observation)
         if kind not in names
     ]
+    lacking = [item.kind for item in kinds if item.managed and item.cause in _GENERATED]
     everything = (
         *([observation.inventory.problem] if observation.inventory.problem else []),
         *observation.inventory.findings,
@@ -141,6 +153,7 @@ def assess(observation: Observation, host: HostTree) -> Assessment:
         *mig_management_findings(observation, host),
         *request_findings(observation, host),
         *lost_claim_findings(observation, host),
+        *generator_findings(observation, host, lacking),
     )
     return Assessment(
         observation=observation,

@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from gpucdi.cdi import DEFAULT_SPEC_DIRS, Reader
 from gpucdi.engines import Engine
 from gpucdi.engines.model import EngineName
-from gpucdi.findings import Cause, Finding, Severity, Who
+from gpucdi.engines.versions import Release, release
+from gpucdi.findings import Cause, Finding, Severity, SourceKind, Who
 from gpucdi.host import HostTree, real_or_same
 from gpucdi.node.kinds import is_foreign, is_nvidia
 from gpucdi.node.observation import ASSUMED_LIBRARY, Observation, native_dirs, unheeded_dirs
+from gpucdi.toolkit import HandlerRuntime, Mode, ToolkitConfig
 
 KUBELETS = (EngineName.CONTAINERD, EngineName.CRIO)
+_AUTO_READS_ANNOTATIONS: Release = (1, 18, 0)
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"
 CDI_PREFIX = "cdi.k8s.io/"
 
@@ -31,7 +34,7 @@ def request_findings(observation: Observation, host: HostTree) -> Iterator[Findi
             relying = _relying_kinds(engine, host)
             if relying:
                 yield _switched_off(engine, relying)
-            yield from _unread_annotations(observation, relying)
+            yield from _unread_annotations(observation, engine, relying)
         elif engine.cdi_enabled.value:
             yield from _unread_directories(observation, engine, host)
     for engine in observation.engines:
@@ -70,26 +73,67 @@ def _switched_off(engine: Engine, kinds: tuple[str, ...]) -> Finding:
     )
 
 
-def _unread_annotations(observation: Observation, kinds: tuple[str, ...]) -> Iterator[Finding]:
-    if not any(kind.startswith(f"{PLUGIN_VENDOR}/") for kind in kinds):
-        return
+def _unread_annotations(
+    observation: Observation, engine: Engine, kinds: tuple[str, ...]
+) -> Iterator[Finding]:
+    """Find handlers that do not read what a device plugin hands over, where the engine does not."""
+    kind = next((kind for kind in kinds if kind.startswith(f"{PLUGIN_VENDOR}/")), None)
     for runtime in observation.runtimes:
         config = runtime.config
-        if not runtime.is_nvidia or config is None or not config.usable:
+        if kind is None or not runtime.is_nvidia or config is None or not config.usable:
             continue
-        prefixes = config.annotation_prefixes
-        if CDI_PREFIX not in prefixes.value:
-            yield Finding(
-                cause=Cause.REQUEST_NOT_READ,
-                severity=Severity.WARNING,
-                message=f"neither the engine nor handler {runtime.handler.name} reads annotations "
-                f"that begin with {CDI_PREFIX}",
-                advice=f"add {CDI_PREFIX} to annotation-prefixes, or switch the engine's CDI on",
-                who=Who.ADMIN,
-                file=prefixes.source.file or config.file,
-                key="nvidia-container-runtime.modes.cdi.annotation-prefixes",
-                kind=next(kind for kind in kinds if kind.startswith(PLUGIN_VENDOR)),
-            )
+        if runtime.handler.engine is not engine.name:
+            continue
+        if _reads_no_annotation(runtime):
+            yield _mode_conflict(runtime, engine, kind)
+        elif CDI_PREFIX not in config.annotation_prefixes.value:
+            yield _other_prefix(runtime.handler.name, config, kind)
+
+
+def _reads_no_annotation(runtime: HandlerRuntime) -> bool:
+    """Tell whether the mode leaves annotations alone.
+
+    ``auto`` looks at them from 1.18.0 on, and lands in mode cdi where all are qualified names.
+    """
+    version = release(runtime.toolkit.version.value) if runtime.toolkit else None
+    mode = runtime.mode.value
+    is_old = version is not None and version < _AUTO_READS_ANNOTATIONS
+    return mode is Mode.LEGACY or (mode is Mode.AUTO and is_old)
+
+
+def _mode_conflict(runtime: HandlerRuntime, engine: Engine, kind: str) -> Finding:
+    source, mode = runtime.mode.source, runtime.mode.value
+    if source.kind is SourceKind.BINARY_NAME:
+        # No file sets such a mode: the handler's binary is what could be changed.
+        source = runtime.handler.binary.source
+    return Finding(
+        cause=Cause.MODE_CONFLICT,
+        severity=Severity.WARNING,
+        message=f"handler {runtime.handler.name} runs in mode {mode}, which reads no CDI "
+        f"annotation, and {engine.name.value} does not inject: {kind} as the device plugin's "
+        "cdi-annotations hand it over reaches nobody",
+        advice="set the handler's mode to cdi, switch the engine's CDI on, or give the device plugin "
+        "the strategy envvar",
+        who=Who.ADMIN,
+        file=source.file or (runtime.config.file if runtime.config else None),
+        key=source.key or "nvidia-container-runtime.mode",
+        kind=kind,
+    )
+
+
+def _other_prefix(handler: str, config: ToolkitConfig, kind: str) -> Finding:
+    prefixes = config.annotation_prefixes
+    return Finding(
+        cause=Cause.REQUEST_NOT_READ,
+        severity=Severity.WARNING,
+        message=f"neither the engine nor handler {handler} reads annotations that begin with "
+        f"{CDI_PREFIX}",
+        advice=f"add {CDI_PREFIX} to annotation-prefixes, or switch the engine's CDI on",
+        who=Who.ADMIN,
+        file=prefixes.source.file or config.file,
+        key="nvidia-container-runtime.modes.cdi.annotation-prefixes",
+        kind=kind,
+    )
 
 
 def _unread_directories(

@@ -16,7 +16,7 @@ from gpucdi.diagnosis.case import DEVICE_PLUGIN_VENDOR, DRA_VENDORS, MANAGEMENT_
 from gpucdi.diagnosis.model import Advice, BlastRadius
 from gpucdi.engines.versions import Release, release
 from gpucdi.failures import RequesterName
-from gpucdi.findings import Who
+from gpucdi.findings import Cause, Who
 
 JIT_SINCE: Release = (1, 18, 0)
 HOOK_PATH_SINCE: Release = (1, 16, 0)
@@ -199,7 +199,7 @@ def by_hand(case: Case, *, beside: bool = False) -> Iterator[Advice]:
     """
     kind = next(iter(case.failure.kinds), None)
     directory = _directory(case, kind, beside=beside) if kind else None
-    if kind is None or directory is None:
+    if kind is None or directory is None or case.finding(Cause.GENERATOR_MISSING):
         return
     vendor, _, name = kind.partition("/")
     handler = case.handler
