@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpucdi.cdi import FILE_LIMIT, is_spec_name
 from gpucdi.host import HostTree
 
 Stamp = tuple[object, ...]
@@ -25,11 +26,10 @@ def _directory(host: HostTree, path: str) -> Stamp:
         names = host.listdir(path)
     except OSError as error:
         return (path, error.errno)
-    return (path, *(_entry(host, f"{path}/{name}") for name in names if _counts(name)))
-
-
-def _counts(name: str) -> bool:
-    return name.endswith((".yaml", ".json"))
+    specs = list(filter(is_spec_name, names))
+    # Behind these no reader looks, so that what one of them says can prove nothing.
+    looked_at = specs[:FILE_LIMIT]
+    return (path, specs, [_entry(host, f"{path}/{name}") for name in looked_at])
 
 
 def _entry(host: HostTree, path: str) -> Stamp:

@@ -194,7 +194,7 @@ class HostTree:
 
     def outside(self, path: str) -> Path:
         """Return where the host path ``path`` lies for this process, links resolved."""
-        return self._place(self.realpath(path))
+        return self.root / self.realpath(path).lstrip("/")
 
     def realpath(self, path: str) -> str:
         """Follow every link in ``path`` and return the host path it ends at.
@@ -236,7 +236,7 @@ class HostTree:
     def readlink(self, path: str) -> str:
         """Return the text of the symbolic link ``path``."""
         try:
-            return os.readlink(self._place(self._resolve(path, follow_last=False)))
+            return os.readlink(self._prefix + self._resolve(path, follow_last=False))
         except OSError as error:
             raise _error(error.errno or errno.EIO, path) from None
 
@@ -250,7 +250,7 @@ class HostTree:
         cut = False
         names: set[str] = set()
         try:
-            with os.scandir(self._place(real)) as entries:
+            with os.scandir(self._prefix + real) as entries:
                 names.update(entry.name for entry in itertools.islice(entries, limit))
                 cut = next(entries, None) is not None
         except OSError as error:
@@ -287,7 +287,7 @@ class HostTree:
         # reading returns at once and the check below refuses it.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         try:
-            descriptor = os.open(self._place(real), flags)
+            descriptor = os.open(self._prefix + real, flags)
         except OSError as error:
             raise _error(error.errno or errno.EIO, path) from None
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
@@ -299,9 +299,6 @@ class HostTree:
         if len(content) > limit_bytes:
             raise FileTooLargeError(errno.EFBIG, f"larger than {limit_bytes} bytes", path)
         return bytes(content)
-
-    def _place(self, real: str) -> Path:
-        return self.root / real.lstrip("/")
 
     def _has_captured_child(self, real: str) -> bool:
         prefix = real.rstrip("/") + "/"

@@ -8,17 +8,17 @@ Source: ``cncf-tags/container-device-interface`` pkg/cdi/spec.go ``ReadSpec``.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpucdi.host import FileKind, FileTooLargeError
 
-from .claims import claims_of
 from .gotext import quote
 from .library import Library
-from .nodes import EXACT_LIMIT_BYTES
-from .outcome import Crashes, Judgement, Rejected, SpecOutcome, Stage, judge
+from .outcome import Crashes, Rejected, SpecOutcome, Stage
 from .registry import SpecFile
+from .remembered import VERDICTS
 from .view import View, go_text, is_not_found
 
 SPEC_LIMIT_BYTES = 1024 * 1024
@@ -31,7 +31,7 @@ ENTRY_LIMIT = 1024
 UNREAD_LIMIT = 64
 UNREAD_LIMIT_NODES = 20_000
 PEEK_LIMIT = 16
-_EXTENSIONS = frozenset({".yaml", ".json"})
+_EXTENSIONS = (".yaml", ".json")
 
 
 def extension(name: str) -> str:
@@ -43,7 +43,7 @@ def extension(name: str) -> str:
 
 def is_spec_name(name: str) -> bool:
     """Tell whether readers load a file of this name."""
-    return extension(name) in _EXTENSIONS
+    return name.endswith(_EXTENSIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +99,20 @@ class Loader:
         if not isinstance(read, bytes):
             self.files.append(SpecFile(path, directory, priority, read))
             return
-        judgement = judge(read, path, self._library)
-        self._left_nodes -= _cost(len(read), judgement)
-        kind, names = claims_of(read, judgement)
-        self.files.append(SpecFile(path, directory, priority, judgement.outcome, kind, names))
+        found = VERDICTS.verdict(read, path, self._library)
+        self._left_nodes -= found.cost
+        file = SpecFile(path, directory, priority, found.outcome, found.kind, found.names)
+        self.files.append(file)
 
-    def leave_out(self, paths: Sequence[str], directory: str, priority: int) -> None:
-        """Keep the first of ``paths`` to tell that none of them was looked at."""
-        if not paths:
+    def leave_out(self, names: Sequence[str], directory: str, priority: int) -> None:
+        """Keep the first of ``names`` to tell that none of them was looked at."""
+        if not names:
             return
-        others = f" and {len(paths) - 1} more behind it" if len(paths) > 1 else ""
-        reason = f"{quote(paths[0])}{others} not looked at: more than {self._file_limit} spec files"
+        path = posixpath.join(directory, names[0])
+        others = f" and {len(names) - 1} more behind it" if len(names) > 1 else ""
+        reason = f"{quote(path)}{others} not looked at: more than {self._file_limit} spec files"
         outcome = Rejected(reason, Stage.BOUND)
-        self.files.append(SpecFile(paths[0], directory, priority, outcome))
+        self.files.append(SpecFile(path, directory, priority, outcome))
 
     def _read(self, path: str) -> bytes | SpecOutcome:
         quoted = quote(path)
@@ -143,10 +144,3 @@ class Loader:
             "YAML nodes, or take as long to read",
             Stage.BOUND,
         )
-
-
-def _cost(size_bytes: int, judgement: Judgement) -> int:
-    """Return the work that a file was, in nodes that libyaml reads."""
-    if judgement.was_slow:
-        return 2 * judgement.count + min(size_bytes, EXACT_LIMIT_BYTES) // 4
-    return judgement.count + size_bytes // 64

@@ -186,7 +186,7 @@ class _Scan:
                 self.read.add(path, directory, priority)
             elif kind is not None and extension(name) in _NEARLY and self.unread.room:
                 self.unread.add(path, directory, priority)
-        left_out = [posixpath.join(directory, name) for name in selection.specs_left_out]
+        left_out = selection.specs_left_out
         self.read.leave_out(left_out, directory, priority)
         notes = []
         if listing.is_cut:

@@ -12,7 +12,15 @@ import posixpath
 import stat
 from collections.abc import Mapping
 
-from gpucdi.host import FileKind, FileStat, FileTooLargeError, HostTree, Listing, normal
+from gpucdi.host import (
+    FileKind,
+    FileStat,
+    FileTooLargeError,
+    HostTree,
+    Listing,
+    in_byte_order,
+    normal,
+)
 
 _NOT_FOUND = frozenset({errno.ENOENT})
 
@@ -32,9 +40,10 @@ class View:
             self._key(path): content for path, content in overlay.items()
         }
         self._added: dict[str, set[str]] = {}
+        self._removed: dict[str, set[str]] = {}
         for path, content in self._changed.items():
-            if content is not None:
-                self._added.setdefault(posixpath.dirname(path), set()).add(posixpath.basename(path))
+            changes = self._removed if content is None else self._added
+            changes.setdefault(posixpath.dirname(path), set()).add(posixpath.basename(path))
 
     def lstat(self, path: str) -> FileStat:
         """Describe ``path`` without following a link in its last part."""
@@ -73,12 +82,12 @@ class View:
             if not self._is_added_directory(real):
                 raise
             found = Listing([])
-        names = {
-            name
-            for name in found.names
-            if self._changed.get(posixpath.join(real, name), b"") is not None
-        }
-        return Listing(sorted(names | self._added.get(real, set()), key=os.fsencode), found.is_cut)
+        added = self._added.get(real, set())
+        removed = self._removed.get(real, set())
+        if not added and removed.isdisjoint(found.names):
+            return found
+        names = set(found.names) - removed | added
+        return Listing(in_byte_order(names), found.is_cut)
 
     def read(self, path: str, limit_bytes: int) -> bytes:
         """Return a regular file's content, also one that is laid over, up to ``limit_bytes``."""

@@ -6,6 +6,7 @@ lines. Must not know: which keys mean what, nor how engines merge files.
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,10 @@ Table: TypeAlias = "dict[str, Sourced[object] | Table]"
 """A TOML table whose leaves know their file, dotted key and line; arrays are leaves."""
 
 TOML_LIMIT_BYTES = 1024 * 1024
+# Longer texts are no configuration that anybody wrote, and are not worth the memory.
+_KEPT_LENGTH = 32 * 1024
 
+_Lines: TypeAlias = "Mapping[tuple[str, ...], int]"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -65,15 +69,23 @@ def parse_toml(content: bytes, path: str, *, lenient: bool = False) -> TomlDocum
     if lenient:
         text = _CONTROL.sub("\ufffd", text.replace("\r", "\n"))
     try:
-        values = tomllib.loads(text)
+        values, lines = _recent(text) if len(text) <= _KEPT_LENGTH else _understood(text)
     except tomllib.TOMLDecodeError as error:
         found = _POSITION.search(str(error))
         place = None if found is None else int(found[1] or text.count("\n") + 1)
         raise TomlError(_POSITION.sub("", str(error)), place) from None
     except RecursionError:
         raise TomlError("is nested too deeply") from None
-    lines = dict(reversed(list(_key_lines(text))))
     return TomlDocument(path, text, _with_sources(values, path, (), lines))
+
+
+def _understood(text: str) -> tuple[Mapping[str, object], _Lines]:
+    """Return the values of a text and the line of each key's first mention; nobody changes them."""
+    return tomllib.loads(text), dict(reversed(list(_key_lines(text))))
+
+
+# The handlers of a node share a few files, and most looks at them find what the last one found.
+_recent = functools.lru_cache(maxsize=16)(_understood)
 
 
 def dotted(key: tuple[str, ...]) -> str:
@@ -85,7 +97,7 @@ def _with_sources(
     values: Mapping[str, object],
     path: str,
     above: tuple[str, ...],
-    lines: Mapping[tuple[str, ...], int],
+    lines: _Lines,
 ) -> Table:
     table: Table = {}
     for name, value in values.items():

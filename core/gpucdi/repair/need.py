@@ -84,8 +84,10 @@ def own_files(observation: Observation, host: HostTree) -> tuple[OwnFile, ...]:
         except OSError:
             continue
         for entry in entries:
+            if not entry.startswith(OWN_FILE_PREFIX):
+                continue
             path = posixpath.join(real, entry)
-            if path in found or not entry.startswith(OWN_FILE_PREFIX) or not is_ours(host, path):
+            if path in found or not is_ours(host, path):
                 continue
             try:
                 found[path] = OwnFile(path, host.read(path))
