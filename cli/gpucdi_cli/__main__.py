@@ -4,7 +4,8 @@ Owns: the list of commands, loading just the one that is asked for, and turning 
 codes. Must not know: what any command does.
 
 Exit codes: 0 nothing wrong, 1 drift or a problem was found, 2 the command could not be carried out
-(usage, unreadable input, no cluster).
+(usage, unreadable input, no cluster, no room for the output); 130 and 141 as shells count an
+interrupt and a reader that went away.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TextIO
 
 from gpucdi_cli.problems import EXIT_USAGE, CliError
 
@@ -49,34 +51,61 @@ COMMANDS = (
     Command("demo", "watch the first incident being seen, explained and healed", "gpucdi_cli.demo"),
 )
 
+# 128 and the number of SIGPIPE: a program that knew no better would have died of it.
+_READER_LEFT = 141
+
 _EPILOG = """\
 exit codes:
   0  nothing wrong
   1  drift, or a problem that the command was asked to look for
   2  the command could not be carried out: usage, unreadable input, no cluster
+
+`gpucdi COMMAND --help` tells what a command takes. `explain` answers 0 whatever the verdict.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal without UTF-8 shows question marks; it must not end the program.
-            stream.reconfigure(errors="replace")
+    _prepare_streams()
     try:
-        arguments = _parser(_chosen(given)).parse_args(given)
+        arguments = _parsed(given)
         entry: Callable[[argparse.Namespace], int] = arguments.entry
-        return entry(arguments)
+        code = entry(arguments)
+        # Here and not at exit, where Python can only complain of what does not go through.
+        sys.stdout.flush()
     except CliError as error:
         sys.stderr.write(f"{program_name()}: {error}\n")
         return EXIT_USAGE
     except BrokenPipeError:
         # `| head` has seen enough; what is left in the buffer must not raise at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return _READER_LEFT
+    except OSError as error:
+        sys.stderr.write(f"{program_name()}: {error.strerror or error}: the output is not whole\n")
+        _drop_output()
         return EXIT_USAGE
     except KeyboardInterrupt:
         return 130
+    return code
+
+
+def _prepare_streams() -> None:
+    # Python has no stream at all where the shell closed it (`>&-`).
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal without UTF-8 shows question marks; it must not end the program.
+            stream.reconfigure(errors="replace")
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def program_name() -> str:
@@ -93,6 +122,16 @@ def _chosen(argv: Sequence[str]) -> str | None:
     return next((word for word in argv if not word.startswith("-")), None)
 
 
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    parser = _parser(_chosen(given))
+    arguments, unknown = parser.parse_known_args(given)
+    if unknown:
+        # The command's own usage is what helps, and argparse shows the program's.
+        command: argparse.ArgumentParser = arguments.command
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program_name(),
@@ -103,7 +142,12 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gpucdi {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in available():
-        child = commands.add_parser(command.name, help=command.help, description=command.help)
+        child = commands.add_parser(
+            command.name,
+            help=command.help,
+            description=f"{command.help[0].upper()}{command.help[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if command.name == chosen:
             _load(command, child)
     return parser
@@ -119,7 +163,7 @@ def _load(command: Command, parser: argparse.ArgumentParser) -> None:
             "install the programs for people with: pip install 'gpucdi[cli]'",
         ) from error
     module.add_arguments(parser)
-    parser.set_defaults(entry=getattr(module, command.entry))
+    parser.set_defaults(entry=getattr(module, command.entry), command=parser)
 
 
 def _version() -> str:

@@ -23,9 +23,17 @@ STATE_STYLES = {
 _WIDEST = 1000
 
 
+class _Console(Console):
+    """rich's console, but the program alone decides how it ends."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass on that the reader went away; rich would exit with a code of its own."""
+        raise BrokenPipeError
+
+
 def make_console(file: TextIO | None = None, *, width: int | None = None) -> Console:
     """Return a console that prints text as it is: no markup, no guessing of numbers and paths."""
-    return Console(
+    return _Console(
         file=file,
         width=width or _WIDEST,
         highlight=False,

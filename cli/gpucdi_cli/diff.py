@@ -11,6 +11,7 @@ import argparse
 from rich.console import Console
 from rich.text import Text
 
+from gpucdi.api import NodeState, NodeStatus
 from gpucdi.api.names import own_file_name
 from gpucdi.cdi import NEWEST, Accepted, decode_spec
 from gpucdi.findings import Cause, Finding, Severity
@@ -23,9 +24,17 @@ from gpucdi_cli.node_look import NodeLook, look, open_tree
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
 from gpucdi_cli.standin_spec import GenerateError, Wish, generate, render
 
+_EPILOG = """\
+exit codes, as those of diff:
+  0  nothing would change
+  1  something would, a repair is refused, or it cannot be told
+  2  the node, the cluster or the tree could not be read, or the usage is wrong
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
+    parser.epilog = _EPILOG
     parser.add_argument("node", nargs="?", metavar="NODE", help="a node of the cluster")
     parser.add_argument(
         "--root", metavar="TREE", help="a captured node instead (folder or archive)"
@@ -36,14 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the difference; exit 1 when there is one, as diff does."""
-    if (arguments.node is None) == (arguments.root is None):
+    if bool(arguments.node) == (arguments.root is not None):
         raise CliError("name either a NODE of the cluster or --root TREE")
+    if arguments.content and arguments.root is None:
+        raise CliError(
+            "--content goes with --root TREE: a node's agent publishes names, not files",
+            "on the node itself: gpucdi-agent repair --dry-run",
+        )
     console = make_console()
     if arguments.root is not None:
         with open_tree(arguments.root) as host:
-            planned = plan_with_standin(look(host))
+            node = look(host)
+            planned = plan_with_standin(node)
+        if not planned.actions and not planned.refusals:
+            return _say_nothing(console, node.status, f"inspect --root {arguments.root}")
         show_plan(console, planned, content=arguments.content)
-        return EXIT_PROBLEM if planned.actions or planned.refusals else EXIT_FINE
+        return EXIT_PROBLEM
     return show_node(console, with_cluster(arguments, lambda api: one_node(api, arguments.node)))
 
 
@@ -88,7 +105,7 @@ def show_plan(console: Console, planned: Plan, *, content: bool) -> None:
             console.print(Text(f"- {action.removed} names of {action.kind}", style="red"))
     draw_findings(console, planned.refusals)
     if not planned.actions and not planned.refusals:
-        console.print("nothing to add: every name that should resolve does")
+        console.print("nothing to add")
 
 
 def names_in(content: bytes) -> tuple[str, ...]:
@@ -113,6 +130,18 @@ def show_node(console: Console, node: FleetNode) -> int:
         more = kind.missing.count - len(kind.missing.names)
         if more > 0:
             console.print(Text(f"+ and {more} more", style="green"))
-    if not missing:
+    return EXIT_PROBLEM if missing else _say_nothing(console, node.status, "nodes")
+
+
+def _say_nothing(console: Console, status: NodeStatus, look_with: str) -> int:
+    """Say that no name is missing, and not more than that of a node that is not resolved."""
+    if status.state is NodeState.RESOLVED:
         console.print("nothing to add: every name that should resolve does")
-    return EXIT_PROBLEM if missing else EXIT_FINE
+        return EXIT_FINE
+    cause = f" ({status.cause.value})" if status.cause else ""
+    if status.state is NodeState.UNKNOWN:
+        console.print(f"it cannot be told what is missing: the node's state is Unknown{cause}")
+    else:
+        console.print(f"nothing to add, and yet the node is {status.state.value}{cause}")
+    console.print(f"see why: gpucdi {look_with}")
+    return EXIT_PROBLEM if status.state is NodeState.UNKNOWN else EXIT_FINE

@@ -1,17 +1,16 @@
 """``gpucdi explain``: why a Pod failed, from whatever was pasted.
 
-Owns: the command, its input and its three outputs. Must not know: how a text is parsed or a cause
-is found. The JSON is documented in ``docs/explain.md``.
+Owns: the command and its three outputs. Must not know: how a text is parsed or a cause is found.
+The JSON is documented in ``docs/explain.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from gpucdi.api import Intent, NameRequest, NodeStatus
 from gpucdi.api.fields import Json
@@ -24,25 +23,38 @@ from gpucdi.diagnosis import (
     diagnose_nothing,
     diagnose_silent,
 )
-from gpucdi.failures import Report, Subject, read_report
 from gpucdi.failures.names import device_of, kind_of
-from gpucdi.host import HostTree
-from gpucdi.node import Assessment, PassContext, assess, node_status, observe, proc_inventory
+from gpucdi.node import PassContext, assess, node_status, observe, proc_inventory
 from gpucdi.programs import CapturedPrograms
-from gpucdi_cli.node_look import open_tree
-from gpucdi_cli.problems import EXIT_FINE, CliError
+from gpucdi_cli.intake import read_text
+from gpucdi_cli.node_look import check_handler, open_tree
+from gpucdi_cli.output import json_text
+from gpucdi_cli.pasted import GET_POD, read_pasted, refuse_manifests, refuse_without_failure
+from gpucdi_cli.problems import EXIT_FINE
+from gpucdi_cli.subjects import Asked, asked_of
 
-INPUT_LIMIT_BYTES = 32 * 1024 * 1024
+_EPILOG = """\
+examples:
+  kubectl get pod NAME -o yaml | gpucdi explain
+  kubectl describe pod NAME | gpucdi explain
+  gpucdi explain pod.yaml --root node.tar.gz -o markdown
+
+exit codes:
+  0  the input could be read, whatever the verdict
+  2  it could not: nothing given, no text, no Pod, no such file, tree or handler
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
+    parser.epilog = _EPILOG
     parser.add_argument(
         "file",
         nargs="?",
         default="-",
         metavar="FILE",
-        help="an error text, a Pod (YAML or JSON), or `kubectl describe pod` output; - is stdin",
+        help="an error text, Pods or Events (YAML or JSON), or what `kubectl describe pod` prints; "
+        "standard input without it, or with -",
     )
     parser.add_argument(
         "--root", metavar="TREE", help="the captured node that the Pod ran on (folder or archive)"
@@ -53,117 +65,116 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the runtime handler, where the RuntimeClass is called differently",
     )
     parser.add_argument(
-        "-o", "--output", choices=("text", "markdown", "json"), default="text", help="default: text"
+        "-o",
+        "--output",
+        choices=("text", "markdown", "json"),
+        default="text",
+        help="text for a terminal (the default), markdown for a ticket, json for programs",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One subject with its diagnoses, the one to act on first; ``silent`` when nothing is wrong."""
+
+    asked: Asked
+    diagnoses: tuple[Diagnosis, ...]
+    silent: bool
 
 
 def run_explain(arguments: argparse.Namespace) -> int:
     """Explain what was pasted; exit 0 when it could be read, whatever the verdict."""
-    content = _read(arguments.file)
-    report = read_report(content)
-    node = _node(arguments.root, report) if arguments.root else None
-    found = [
-        _diagnose(subject, content, node, _handler(arguments.handler, subject, report.handlers))
-        for subject in report.subjects
-    ]
-    sys.stdout.write(_rendered(arguments.output, report.subjects, found))
+    advice = f"pipe a text into it: {GET_POD} | gpucdi explain"
+    pasted = read_pasted(read_text(arguments.file, verb="explain", advice=advice))
+    asked = asked_of(pasted)
+    if not any(item.subject.failures or item.subject.pod for item in asked):
+        refuse_without_failure(pasted)
+    node = None
+    if arguments.root is not None:
+        node = _node(arguments.root, asked, arguments.handler)
+    found = [_explained(item, pasted.text, node, arguments.handler) for item in asked]
+    if all(item.silent for item in found):
+        refuse_manifests(pasted)
+    sys.stdout.write(_rendered(arguments.output, found))
     return EXIT_FINE
 
 
-def _read(file: str) -> str:
-    try:
-        if file == "-":
-            raw = sys.stdin.buffer.read(INPUT_LIMIT_BYTES + 1)
-        else:
-            with Path(file).open("rb") as opened:
-                raw = opened.read(INPUT_LIMIT_BYTES + 1)
-    except OSError as error:
-        raise CliError(f"{file} cannot be read: {error.strerror}") from error
-    if len(raw) > INPUT_LIMIT_BYTES:
-        limit = INPUT_LIMIT_BYTES // (1024 * 1024)
-        raise CliError(f"more than {limit} MiB were given", "give the part that holds the failure")
-    if not raw.strip():
-        raise CliError(
-            "there is nothing to explain",
-            "pipe a text into it: kubectl get pod NAME -o yaml | gpucdi explain",
-        )
-    return raw.decode("utf-8", "replace")
-
-
-def _node(root: str, report: Report) -> NodeStatus:
-    now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    with open_tree(root) as host:
-        return node_status(_assessed(host, report), PassContext(now=now))
-
-
-def _assessed(host: HostTree, report: Report) -> Assessment:
+def _node(root: str, asked: Sequence[Asked], handler: str | None) -> NodeStatus:
     # What failed is asked of the node as well, so that kinds no handler refers to are judged too.
     requests: dict[str, list[str]] = {}
-    for subject in report.subjects:
-        for found in subject.failures:
+    for item in asked:
+        for found in item.subject.failures:
             for name in found.failure.names:
                 requests.setdefault(kind_of(name), []).append(device_of(name))
     intent = Intent(
         requests=tuple(NameRequest(kind, tuple(names)) for kind, names in requests.items())
     )
-    return assess(observe(host, CapturedPrograms.of(host), proc_inventory(host), intent), host)
+    now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with open_tree(root) as host:
+        observation = observe(host, CapturedPrograms.of(host), proc_inventory(host), intent)
+        check_handler(observation, handler or None)
+        return node_status(assess(observation, host), PassContext(now=now))
 
 
-def _handler(given: str | None, subject: Subject, handlers: Mapping[str, str]) -> str | None:
-    if given is not None:
-        return given
-    runtime_class = subject.pod.runtime_class if subject.pod else None
-    return handlers.get(runtime_class) if runtime_class else None
+def _explained(asked: Asked, text: str, node: NodeStatus | None, given: str | None) -> Explained:
+    diagnoses = _diagnoses(asked, node, given if given is not None else asked.handler)
+    silent = not diagnoses
+    if silent:
+        diagnoses = (diagnose_nothing("" if asked.subject.pod else text),)
+    if given and node is None:
+        unseen = f"what the handler {given} runs: only a captured node tells, behind --root"
+        first = replace(diagnoses[0], not_seen=(*diagnoses[0].not_seen, unseen))
+        diagnoses = (first, *diagnoses[1:])
+    return Explained(asked, diagnoses, silent)
 
 
-def _diagnose(
-    subject: Subject, content: str, node: NodeStatus | None, handler: str | None
-) -> tuple[Diagnosis, ...]:
-    failures = [found.failure for found in subject.failures]
+def _diagnoses(asked: Asked, node: NodeStatus | None, handler: str | None) -> tuple[Diagnosis, ...]:
+    pod = asked.subject.pod
+    failures = [found.failure for found in asked.subject.failures]
     if failures:
-        return diagnose_all(failures, pod=subject.pod, node=node, handler=handler)
-    if subject.pod is not None and node is not None:
-        silent = diagnose_silent(pod=subject.pod, node=node, handler=handler)
-        if silent is not None:
-            return (silent,)
-    return (diagnose_nothing(content if subject.pod is None else ""),)
+        return diagnose_all(failures, pod=pod, node=node, handler=handler)
+    if pod is None or node is None:
+        return ()
+    silent = diagnose_silent(pod=pod, node=node, handler=handler)
+    return () if silent is None else (silent,)
 
 
-def _rendered(
-    output: str, subjects: Sequence[Subject], found: Sequence[tuple[Diagnosis, ...]]
-) -> str:
+def _rendered(output: str, found: Sequence[Explained]) -> str:
     if output == "json":
-        documents = [_document(*pair) for pair in zip(subjects, found, strict=True)]
+        documents = [_document(item) for item in found]
         shown: Json = documents[0] if len(documents) == 1 else list(documents)
-        return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+        return json_text(shown)
     render = as_markdown if output == "markdown" else as_text
+    # Among many Pods, those that are well are worth a line, not a paragraph each.
+    told = [item for item in found if len(found) == 1 or not item.silent]
     parts = [
-        _title(subject, output) + render(diagnoses[0]) + _others(diagnoses[1:])
-        for subject, diagnoses in zip(subjects, found, strict=True)
+        _title(item.asked, output) + render(item.diagnoses[0]) + _others(item.diagnoses[1:])
+        for item in told
     ]
+    well = [str(item.asked.where or "a text") for item in found if item not in told]
+    if well:
+        parts.append(f"No failure of CDI devices: {', '.join(well)}\n")
     return "\n".join(parts)
 
 
-def _document(subject: Subject, diagnoses: tuple[Diagnosis, ...]) -> dict[str, Json]:
-    main = diagnoses[0]
-    where = next((item for item in subject.failures if item.failure == main.failure), None)
-    pod = subject.pod
+def _document(item: Explained) -> dict[str, Json]:
+    main, subject, pod = item.diagnoses[0], item.asked.subject, item.asked.where
+    where = next((one for one in subject.failures if one.failure == main.failure), None)
     return {
-        **as_document(main, diagnoses[1:]),
+        **as_document(main, item.diagnoses[1:]),
         "pod": {"namespace": pod.namespace, "name": pod.name, "node": pod.node} if pod else None,
         "container": (where.container or None) if where else None,
         "reason": (where.reason or None) if where else None,
-        "still_failing": where.still_failing if where and pod else None,
+        "still_failing": where.still_failing if where and subject.pod else None,
     }
 
 
-def _title(subject: Subject, output: str) -> str:
-    pod = subject.pod
-    if pod is None or not pod.name:
+def _title(asked: Asked, output: str) -> str:
+    if asked.where is None or not asked.where.name:
         return ""
-    node = f" on node {pod.node}" if pod.node else ""
-    name = f"{pod.namespace}/{pod.name}" if pod.namespace else pod.name
-    return f"### Pod {name}{node}\n\n" if output == "markdown" else f"Pod {name}{node}\n"
+    node = f" on node {asked.where.node}" if asked.where.node else ""
+    title = f"Pod {asked.where}{node}"
+    return f"### {title}\n\n" if output == "markdown" else f"{title}\n"
 
 
 def _others(diagnoses: Sequence[Diagnosis]) -> str:

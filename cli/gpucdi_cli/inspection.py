@@ -7,7 +7,6 @@ Owns: the command. Must not know: how anything is found out. A live node is bett
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 
@@ -27,22 +26,34 @@ from gpucdi_cli.drawing import (
     draw_kinds,
     state_line,
 )
-from gpucdi_cli.node_look import NodeLook, look, open_tree
+from gpucdi_cli.node_look import NodeLook, check_handler, look, open_tree
+from gpucdi_cli.output import json_text
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
+
+_EPILOG = """\
+On a live node use gpucdi-agent inspect, which also asks NVML and the programs.
+
+exit codes:
+  0  every name that should resolve does
+  1  it does not, or cannot be told
+  2  the tree or the handler is not there, or the usage is wrong
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.epilog = (
-        "On a live node use gpucdi-agent inspect, which also asks NVML and the programs."
-    )
+    parser.epilog = _EPILOG
     parser.add_argument(
         "--root",
         required=True,
         metavar="TREE",
         help="a captured node: a folder, or the archive of gpucdi-agent capture",
     )
-    parser.add_argument("--handler", metavar="NAME", help="draw what is behind one handler")
+    parser.add_argument(
+        "--handler",
+        metavar="NAME",
+        help="draw what is behind one handler, file and line of each value",
+    )
     parser.add_argument(
         "--settings",
         action="store_true",
@@ -73,10 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = wanted_edits(arguments.suggest)
     with open_tree(arguments.root) as host:
         node = look(host)
+        check_handler(node.observation, arguments.handler)
         if arguments.output == "json":
-            sys.stdout.write(json.dumps(as_document(node), indent=2) + "\n")
+            sys.stdout.write(json_text(as_document(node, arguments.handler)))
         elif arguments.output == "yaml":
-            sys.stdout.write(yaml.safe_dump(as_document(node), sort_keys=False))
+            document = as_document(node, arguments.handler)
+            sys.stdout.write(yaml.safe_dump(document, sort_keys=False))
         elif arguments.handler is not None:
             _show_behind(make_console(), node, arguments, wanted)
         else:
@@ -94,9 +107,16 @@ def _show_behind(
         show_edits(console, node, arguments.handler, wanted)
 
 
-def as_document(node: NodeLook) -> dict[str, object]:
-    """Return the status with the handler table (``docs/predict.md``), for programs."""
-    rows = rows_of(node.observation.engines, node.observation.runtimes)
+def as_document(node: NodeLook, handler: str | None = None) -> dict[str, object]:
+    """Return the status with the handler table (``docs/predict.md``), for programs.
+
+    With ``handler`` the table has the rows of that name only.
+    """
+    rows = [
+        row
+        for row in rows_of(node.observation.engines, node.observation.runtimes)
+        if handler is None or row.handler.name == handler
+    ]
     return {**write_status(node.status), "handlerTable": [row.as_json() for row in rows]}
 
 
@@ -120,10 +140,7 @@ def show(console: Console, node: NodeLook) -> None:
 
 def show_handler(console: Console, node: NodeLook, name: str) -> None:
     """Draw the chain behind one handler; raise :class:`CliError` when no engine has it."""
-    runtimes = node.observation.runtimes
-    chosen = [runtime for runtime in runtimes if runtime.handler.name == name]
-    if not chosen:
-        known = ", ".join(runtime.handler.name for runtime in runtimes) or "none"
-        raise CliError(f"no engine of this node has a handler {name!r}", f"there are: {known}")
+    check_handler(node.observation, name)
+    chosen = [item for item in node.observation.runtimes if item.handler.name == name]
     for runtime in chosen:
         draw_chain(console, handler_chain(node.observation, runtime))

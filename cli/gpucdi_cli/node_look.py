@@ -47,6 +47,9 @@ def open_tree(root: str) -> Iterator[HostTree]:
 
     Raises :class:`CliError` for what is neither.
     """
+    if not root:
+        # The empty path is the present folder, and nobody who leaves a variable unset means that.
+        raise CliError("--root is empty", "give the top of a captured node, or its archive")
     with ExitStack() as stack:
         try:
             # Links stay as they are: /proc/PID/root leads somewhere else than its text says.
@@ -74,6 +77,19 @@ def checked(host: HostTree, root: str) -> HostTree:
             "give the top of a captured node, not a folder in it",
         )
     return host
+
+
+def check_handler(observation: Observation, name: str | None) -> None:
+    """Raise :class:`CliError` naming the handlers that there are, when ``name`` is none of them.
+
+    ``None`` is fine: nobody asked for one.
+    """
+    known = list(dict.fromkeys(item.handler.name for item in observation.runtimes))
+    if name is not None and name not in known:
+        raise CliError(
+            f"no engine of this node has a handler {name!r}",
+            f"there are: {', '.join(known) or 'none'}",
+        )
 
 
 def look(host: HostTree) -> NodeLook:

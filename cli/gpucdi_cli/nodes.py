@@ -6,7 +6,6 @@ Owns: the table. Must not know: how nodes are judged; it shows what the agents w
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -18,11 +17,26 @@ from gpucdi.api import Condition, NodeState, write_status
 from gpucdi.api.names import CONDITION_RESOLVABLE
 from gpucdi_cli.cluster import FleetNode, add_connection_arguments, fleet, with_cluster
 from gpucdi_cli.console import STATE_STYLES, make_console, plain_table, print_table
+from gpucdi_cli.output import json_text
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM
+
+_EPILOG = """\
+exit codes:
+  0  every node that reports is resolved
+  1  at least one is not
+  2  the cluster could not be asked, or the usage is wrong
+"""
+
+_NOBODY = (
+    "no agent has reported yet; it runs on nodes that are labelled as having an NVIDIA GPU: "
+    "kubectl get pods -n gpucdi-system"
+)
+_ALL_RESOLVED = "every node is resolved"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
+    parser.epilog = _EPILOG
     add_connection_arguments(parser)
     parser.add_argument(
         "--drifted", action="store_true", help="leave out nodes on which everything resolves"
@@ -32,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=("table", "wide", "json"),
         default="table",
-        help="wide adds near miss, driver and the handlers' modes",
+        help="wide adds near miss, driver and the handlers' modes; json is what the agents published",
     )
 
 
@@ -43,15 +57,18 @@ def run(arguments: argparse.Namespace) -> int:
     shown = bad if arguments.drifted else nodes
     if arguments.output == "json":
         found = [{"name": node.name, "status": write_status(node.status)} for node in shown]
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        sys.stdout.write(json_text(found))
     else:
         wide = arguments.output == "wide"
-        show(make_console(), shown, now=datetime.now(tz=UTC), wide=wide)
+        empty = _ALL_RESOLVED if nodes else _NOBODY
+        show(make_console(), shown, now=datetime.now(tz=UTC), wide=wide, empty=empty)
     return EXIT_PROBLEM if bad else EXIT_FINE
 
 
-def show(console: Console, nodes: Iterable[FleetNode], *, now: datetime, wide: bool) -> None:
-    """Print the table; without nodes say what that means."""
+def show(
+    console: Console, nodes: Iterable[FleetNode], *, now: datetime, wide: bool, empty: str
+) -> None:
+    """Print the table; without nodes print ``empty``, what that means."""
     columns = ["name", "state", "gpus", "kinds", "missing", "cause", "repair", "since"]
     if wide:
         columns += ["near miss", "driver", "handlers"]
@@ -60,7 +77,7 @@ def show(console: Console, nodes: Iterable[FleetNode], *, now: datetime, wide: b
         row = _row(node, now)
         table.add_row(*row, *(_wide(node) if wide else ()))
     if not table.rows:
-        console.print("no node: either no agent has reported yet, or every node is resolved")
+        console.print(empty)
         return
     print_table(console, table)
 

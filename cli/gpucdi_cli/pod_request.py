@@ -36,6 +36,12 @@ class Added:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def asks(self) -> bool:
+        """True when what was added may ask for a device, and not only sets some other variable."""
+        asking = any(entry.startswith(f"{DEVICES}=") for entry in self.environment)
+        return bool(asking or self.cdi_devices or self.annotations)
+
+    @property
     def flags(self) -> str:
         """Return the options that said so, empty when nothing was added."""
         given = (
@@ -79,13 +85,14 @@ def _container(
     pod: Mapping[str, object], container: Mapping[str, object], share: str, added: Added
 ) -> NamedContainer:
     own = tuple(_environment(container))
-    more = added.environment or ((f"{DEVICES}={share}",) if share else ())
+    # What the caller adds comes last, and so wins over what HAMi's device plugin hands over.
+    allocated = (f"{DEVICES}={share}",) if share else ()
     has_own = any(entry.startswith(f"{DEVICES}=") for entry in own)
     mounts = tuple(_mounts(pod, container))
     return NamedContainer(
         name=fields.text(container, "name"),
         request=PodContainer(
-            environment=(*own, *more),
+            environment=(*own, *allocated, *added.environment),
             pod_annotations=_annotations(pod),
             container_annotations=added.annotations,
             cdi_devices=added.cdi_devices,
@@ -93,15 +100,14 @@ def _container(
             privileged=_privileged(container),
         ),
         origin=_origin(share, added, has_own=has_own, mounts=mounts),
-        unseen="" if added.flags or share else _unseen(container, has_own=has_own),
+        unseen="" if added.asks or share else _unseen(container, has_own=has_own),
     )
 
 
 def _origin(share: str, added: Added, *, has_own: bool, mounts: tuple[RequestMount, ...]) -> str:
-    devices = any(entry.startswith(f"{DEVICES}=") for entry in added.environment)
-    if devices or added.cdi_devices or added.annotations:
+    if added.asks:
         return added.flags
-    if share and not added.environment:
+    if share:
         return f"HAMi, by the annotation {HAMI_ALLOCATED}"
     if has_own:
         return "the container's env"

@@ -7,13 +7,10 @@ release; they are ``gpucdi.toolkit``'s.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-import yaml
 from rich.console import Console
 
 from gpucdi.api import fields
@@ -28,14 +25,35 @@ from gpucdi.toolkit import (
 )
 from gpucdi_cli.console import make_console
 from gpucdi_cli.forecast import Forecast
+from gpucdi_cli.intake import read_text
 from gpucdi_cli.node_look import NodeLook, look, open_tree
+from gpucdi_cli.output import json_text
+from gpucdi_cli.pasted import GET_POD, Object, named, read_pasted, template_of
 from gpucdi_cli.pod_request import Added, NamedContainer, pod_containers
 from gpucdi_cli.problems import EXIT_FINE, EXIT_PROBLEM, CliError
+
+_EPILOG = """\
+example:
+  gpucdi predict -f pod.yaml --root node.tar.gz --env NVIDIA_VISIBLE_DEVICES=all
+
+exit codes:
+  0  every container gets what it asks for, or asks for nothing
+  1  at least one does not, or it cannot be told
+  2  the Pod or the tree could not be read, or the usage is wrong
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("-f", "--filename", required=True, help="the Pod as YAML or JSON; - reads")
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "-f",
+        "--filename",
+        required=True,
+        metavar="FILE",
+        help="a Pod, or what makes one, as YAML or JSON, with its RuntimeClass if at hand; - is "
+        "standard input",
+    )
     parser.add_argument(
         "--root",
         required=True,
@@ -43,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a captured node: a folder, or the archive of gpucdi-agent capture",
     )
     parser.add_argument(
-        "--handler", metavar="NAME", help="the RuntimeClass's handler, if it differs"
+        "--handler", metavar="NAME", help="the runtime handler, where no RuntimeClass in FILE tells"
     )
     parser.add_argument(
         "--engine",
@@ -51,7 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the engine that kubelet uses, if the node has several with such a handler",
     )
     _add_unseen(parser)
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="default: text"
+    )
 
 
 def _add_unseen(parser: argparse.ArgumentParser) -> None:
@@ -80,36 +100,53 @@ def _add_unseen(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict every container; exit 1 unless each gets what it asks for."""
-    pod = read_pod(arguments.filename)
-    containers = pod_containers(pod, _added(arguments))
+    added = _added(arguments)
+    pod, handlers = read_pod(arguments.filename)
+    containers = pod_containers(pod, added)
     if not containers:
-        raise CliError(f"{arguments.filename} has no containers", "give a Pod, not what makes it")
-    name = arguments.handler or fields.text(fields.mapping(pod, "spec"), "runtimeClassName")
+        raise CliError(
+            f"{arguments.filename} holds a Pod that has no containers", "give the whole of it"
+        )
+    name = _handler_of(pod, handlers) if arguments.handler is None else arguments.handler
     with open_tree(arguments.root) as host:
         node = look(host)
         engine = find_engine(node, name, arguments.engine)
         found = [forecast(node, engine, name, item) for item in containers]
     if arguments.output == "json":
         listed = [item.as_json() for item in found]
-        sys.stdout.write(json.dumps({"containers": listed}, indent=2) + "\n")
+        sys.stdout.write(json_text({"containers": listed}))
     else:
         show(make_console(), found, name)
     return EXIT_FINE if all(item.is_good for item in found) else EXIT_PROBLEM
 
 
 def _added(arguments: argparse.Namespace) -> Added:
+    for given in arguments.env:
+        _pair("--env", given, "NAME=VALUE, for instance NVIDIA_VISIBLE_DEVICES=all")
+    if not all(name.strip() for name in arguments.cdi_device):
+        raise CliError("--cdi-device is empty", "give a qualified name: nvidia.com/gpu=0")
+    form = "KEY=VALUE, for instance cdi.k8s.io/gpus=nvidia.com/gpu=0"
     return Added(
         environment=tuple(arguments.env),
         cdi_devices=tuple(arguments.cdi_device),
-        annotations=dict(_pair(item) for item in arguments.annotation),
+        annotations=dict(_pair("--annotation", item, form) for item in arguments.annotation),
     )
 
 
-def _pair(given: str) -> tuple[str, str]:
+def _pair(flag: str, given: str, form: str) -> tuple[str, str]:
     key, equals, value = given.partition("=")
-    if not equals:
-        raise CliError(f"--annotation {given} is not KEY=VALUE")
+    if not equals or not key:
+        raise CliError(f"{flag} {given!r} is not {form.partition(',')[0]}", f"give {form}")
     return key, value
+
+
+def _handler_of(pod: Object, handlers: Mapping[str, str]) -> str:
+    """Return the handler of the Pod's RuntimeClass, empty for the engine's default.
+
+    Without the RuntimeClass its handler is taken to have its name.
+    """
+    name = fields.text(fields.mapping(pod, "spec"), "runtimeClassName")
+    return handlers.get(name) or name
 
 
 def forecast(node: NodeLook, engine: Engine, name: str, container: NamedContainer) -> Forecast:
@@ -145,19 +182,24 @@ def _told(
     return outcome
 
 
-def read_pod(filename: str) -> Mapping[str, object]:
-    """Read one Pod; raise :class:`CliError` for anything else."""
-    try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-        documents = [item for item in yaml.safe_load_all(text) if isinstance(item, dict)]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise CliError(f"{filename} cannot be read as YAML or JSON: {error}") from error
-    pods = [item for item in documents if item.get("kind") == "Pod"]
+def read_pod(filename: str) -> tuple[Object, Mapping[str, str]]:
+    """Return the one Pod of a file, and the handlers of the RuntimeClasses beside it.
+
+    What makes Pods (a Deployment, a Job) stands for the Pod of its template. Raises
+    :class:`CliError` for none and for several.
+    """
+    pasted = read_pasted(read_text(filename, verb="predict", advice=f"pipe a Pod: {GET_POD}"))
+    if pasted.problem:
+        raise CliError(f"{filename} cannot be read as YAML or JSON: {pasted.problem}")
+    pods = pasted.of_kind("Pod")
+    if not pods:
+        templates = (template_of(item) for item in pasted.objects)
+        pods = tuple(item for item in templates if item is not None)
     if len(pods) != 1:
-        raise CliError(
-            f"{filename} holds {len(pods)} Pods, not one", "kubectl get pod NAME -o yaml gives one"
-        )
-    return {str(key): value for key, value in pods[0].items()}
+        others = [named(item) for item in pasted.objects if fields.text(item, "kind")]
+        held = f", but {', '.join(others[:3])}" if others and not pods else ""
+        raise CliError(f"{filename} holds {len(pods)} Pods, not one{held}", f"{GET_POD} gives one")
+    return pods[0], pasted.handlers
 
 
 def find_engine(node: NodeLook, name: str, wanted: str | None) -> Engine:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.cli.running import KIND, OTHER_UUID, UUID, Ran
+from tests.cli.running import KIND, OTHER_UUID, UUID, Ran, Run
 from tests.fakeapi.server import FakeApi, serving
 
 from gpucdi.api import Condition, ConditionStatus, write_status
@@ -128,39 +129,106 @@ async def test_diff_of_a_node_lists_what_its_agent_would_add(
     ]
 
 
-async def test_a_node_without_an_agent_is_named(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path
+async def test_a_node_without_an_agent_is_named_with_those_there_are(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path, c00: Path
 ) -> None:
-    assert api.all("gpucdistatuses") == []
     found = await ran(capsys, tmp_path, "diff", "cpu-1")
     assert found.code == 2
-    assert "no GpuCdiStatus is called cpu-1" in found.err
+    assert "no GpuCdiStatus is called cpu-1; no agent has reported yet" in found.err
+    for number in range(6):
+        put(api, f"gpu-{number}", c00)
+    found = await ran(capsys, tmp_path, "diff", "cpu-1")
+    assert "there are: gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, …\n" in found.err
 
 
-async def test_a_cluster_without_gpucdi_is_told_apart_from_one_without_drift(
+async def test_a_node_is_named_where_the_others_may_not_be_listed(
     api: FakeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    api.faults.add(403, plurals=["gpucdistatuses"], verbs=["list"])
+    found = await ran(capsys, tmp_path, "diff", "cpu-1")
+    assert (found.code, "no GpuCdiStatus is called cpu-1" in found.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("nodes",), ("diff", "gpu-17")])
+async def test_a_cluster_without_gpucdi_is_told_apart_from_one_without_drift(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     api.faults.add(404, plurals=["gpucdistatuses"])
+    found = await ran(capsys, tmp_path, *command)
+    assert found.code == 2
+    [line] = found.err.splitlines()
+    assert "gpucdi is not installed in this cluster" in line
+    assert "kubectl apply -f crds/ -f manifests/install.yaml" in line
+
+
+async def test_a_cluster_without_agents_is_told_from_one_that_is_resolved(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path, copy: Path
+) -> None:
+    assert "no agent has reported yet" in (await ran(capsys, tmp_path, "nodes")).out
+    put(api, "gpu-01", resolved(copy))
+    shown = (await ran(capsys, tmp_path, "nodes", "--drifted")).out
+    assert shown == "every node is resolved\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (401, "log in again: the credentials of this context were refused"),
+        (403, "kubectl auth can-i list gpucdistatuses.gpucdi.io"),
+    ],
+)
+async def test_a_refusal_is_passed_on_in_one_line(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path, code: int, says: str
+) -> None:
+    api.faults.add(code, plurals=["gpucdistatuses"])
     found = await ran(capsys, tmp_path, "nodes")
     assert found.code == 2
-    assert "the cluster has no GpuCdiStatus resource" in found.err
+    [line] = found.err.splitlines()
+    assert "the cluster did not answer as wanted: " in line
+    assert says in line
 
 
-async def test_a_refusal_is_passed_on_in_words(
-    api: FakeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize("command", [("nodes",), ("diff", "gpu-17")])
+def test_a_cluster_that_nobody_answers_for_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    api.faults.add(403, plurals=["gpucdistatuses"])
-    found = await ran(capsys, tmp_path, "nodes")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
+        code = main([*command, "--kubeconfig", str(tmp_path / "kubeconfig")])
+    [line] = capsys.readouterr().err.splitlines()
+    assert code == 2
+    assert line.startswith("gpucdi: the cluster does not answer: ")
+    assert line.endswith("; see whether the API server of this context answers: kubectl version")
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "says"),
+    [
+        (None, (), "there is no kubeconfig {file}; name another with --kubeconfig FILE"),
+        ("junk: [", (), "no cluster to ask: kubeconfig {file}: "),
+        (KUBECONFIG, ("--context", "there"), "see kubectl config get-contexts"),
+    ],
+)
+def test_a_kubeconfig_that_leads_nowhere_is_one_line(
+    run_program: Run, tmp_path: Path, content: str | None, flags: tuple[str, ...], says: str
+) -> None:
+    file = tmp_path / "kubeconfig"
+    if content is not None:
+        file.write_text(content.format(url="http://127.0.0.1:1"))
+    found = run_program("gpucdi", "nodes", "--kubeconfig", str(file), *flags)
     assert found.code == 2
-    assert "the cluster did not answer as wanted: " in found.err
-    assert "Traceback" not in found.err
+    [line] = found.err.splitlines()
+    assert says.format(file=file) in line
 
 
-def test_without_a_kubeconfig_the_way_to_one_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(["nodes", "--kubeconfig", str(tmp_path / "none")]) == 2
-    assert "no cluster to ask" in capsys.readouterr().err
+def test_without_any_kubeconfig_the_ways_on_are_named(run_program: Run, tmp_path: Path) -> None:
+    found = run_program("gpucdi", "nodes", HOME=str(tmp_path), KUBECONFIG="")
+    assert found.code == 2
+    [line] = found.err.splitlines()
+    assert "no cluster to ask: there is no kubeconfig ~/.kube/config" in line
+    assert "name one with --kubeconfig FILE" in line
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.cli.running import KIND, OTHER_UUID, UUID, Run
+from tests.cli.running import CHECKOUT, KIND, OTHER_UUID, UUID, Run
 
 from gpucdi.api import NodeState, read_status
 from gpucdi.findings import Cause
@@ -64,10 +65,19 @@ def test_a_handler_in_legacy_mode_ends_before_the_spec_files(run: Run, c00: Path
     assert "management.nvidia.com-gpu.yaml" not in ran.out
 
 
-def test_an_unknown_handler_is_answered_with_those_there_are(run: Run, c00: Path) -> None:
-    ran = run("inspect", "--root", str(c00), "--handler", "kata")
-    assert ran.code == 2
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+@pytest.mark.parametrize("handler", ["kata", ""])
+def test_an_unknown_handler_is_answered_with_those_there_are(
+    run: Run, c00: Path, handler: str, output: str
+) -> None:
+    ran = run("inspect", "--root", str(c00), "--handler", handler, "-o", output)
+    assert (ran.code, ran.out) == (2, "")
     assert "there are: runc, nvidia, nvidia-cdi, nvidia-legacy" in ran.err
+
+
+def test_json_of_one_handler_has_its_row_alone(run: Run, c00: Path) -> None:
+    ran = run("inspect", "--root", str(c00), "--handler", "nvidia-cdi", "-o", "json")
+    assert [row["handler"] for row in json.loads(ran.out)["handlerTable"]] == ["nvidia-cdi"]
 
 
 def test_a_suggested_edit_is_shown_as_a_diff_and_not_made(run: Run, copy: Path) -> None:
@@ -156,6 +166,27 @@ def test_diff_without_a_driver_in_the_tree_says_so(run: Run, copy: Path) -> None
     assert "+++" not in ran.out
 
 
+def test_diff_promises_nothing_of_a_node_without_known_gpus(run: Run, copy: Path) -> None:
+    shutil.rmtree(copy / "proc")
+    ran = run("diff", "--root", str(copy))
+    assert ran.code == 1
+    assert "it cannot be told what is missing: the node's state is Unknown" in ran.out
+    assert f"see why: gpucdi inspect --root {copy}" in ran.out
+
+
+def test_diff_of_a_drifted_node_without_a_missing_name_says_both(run: Run) -> None:
+    ran = run("diff", "--root", str(CHECKOUT / "tests/places/rke2"))
+    assert ran.code == 0
+    assert ran.out.startswith("nothing to add, and yet the node is Drifted (HandlerMissing)\n")
+
+
+def test_whole_files_are_shown_of_a_tree_only(run: Run) -> None:
+    ran = run("diff", "gpu-17", "--content")
+    assert (ran.code, "--content goes with --root TREE" in ran.err) == (2, True)
+
+
 def test_diff_wants_either_a_node_or_a_tree(run: Run, c00: Path) -> None:
     assert run("diff").code == 2
+    assert run("diff", "").code == 2
+    assert run("diff", "--root", "").code == 2
     assert run("diff", "gpu-17", "--root", str(c00)).code == 2

@@ -113,7 +113,8 @@ def test_the_text_form_tells_the_same(run: Run, c00: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("kind: Deployment\n", "holds 0 Pods"),
+        ("kind: Deployment\n", "holds 0 Pods, not one, but a Deployment"),
+        ("kind: PodList\nitems: [{spec: {}}, {spec: {}}]\n", "holds 2 Pods, not one"),
         ("{", "cannot be read as YAML or JSON"),
         ("kind: Pod\nspec: {runtimeClassName: nvidia}\n", "has no containers"),
     ],
@@ -158,10 +159,85 @@ def test_the_engine_refuses_before_the_runtime_is_asked(run: Run, c00: Path) -> 
     assert found["unresolved"] == ["nvidia.com/gpu=7"]
 
 
-def test_an_annotation_without_a_value_is_a_usage_error(run: Run, c00: Path) -> None:
-    file = str(c00 / "pod.yaml")
-    ran = run("predict", "-f", file, "--root", str(c00), "--annotation", "cdi.k8s.io/x")
-    assert (ran.code, "is not KEY=VALUE" in ran.err) == (2, True)
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--annotation", "cdi.k8s.io/x"), "--annotation 'cdi.k8s.io/x' is not KEY=VALUE"),
+        (("--annotation", "=x"), "--annotation '=x' is not KEY=VALUE"),
+        (("--env", "NVIDIA_VISIBLE_DEVICES"), "give NAME=VALUE, for instance NVIDIA_VISIBLE"),
+        (("--env", "=all"), "--env '=all' is not NAME=VALUE"),
+        (("--cdi-device", ""), "--cdi-device is empty"),
+    ],
+)
+def test_half_of_an_addition_is_a_usage_error_with_a_hint(
+    run: Run, c00: Path, flags: tuple[str, str], says: str
+) -> None:
+    ran = run("predict", "-f", str(c00 / "pod.yaml"), "--root", str(c00), *flags)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+
+
+def runtime_class(handler: str) -> dict[str, object]:
+    """The RuntimeClass that the Pod of the incident names."""
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "nvidia"},
+        "handler": handler,
+    }
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_the_runtime_class_beside_the_pod_gives_the_handler(
+    run: Run, c00: Path, tmp_path: Path, *, listed: bool
+) -> None:
+    pod = yaml.safe_load((c00 / "pod.yaml").read_text())
+    both = [pod, runtime_class("nvidia-legacy")]
+    file = tmp_path / "both.yaml"
+    file.write_text(
+        yaml.safe_dump({"kind": "List", "items": both}) if listed else yaml.safe_dump_all(both)
+    )
+    found = predicted(run, c00, pod=file)
+    assert (found["handler"], found["mode"]) == ("nvidia-legacy", "legacy")
+    given = predicted(run, c00, "--handler", "nvidia-cdi", pod=file)
+    assert given["handler"] == "nvidia-cdi"
+
+
+def test_another_runtime_class_in_the_file_says_nothing(
+    run: Run, c00: Path, tmp_path: Path
+) -> None:
+    pod = yaml.safe_load((c00 / "pod.yaml").read_text())
+    other = {**runtime_class("nvidia-legacy"), "metadata": {"name": "other"}}
+    file = tmp_path / "both.yaml"
+    file.write_text(yaml.safe_dump_all([other, pod]))
+    assert predicted(run, c00, pod=file)["handler"] == "nvidia"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_the_template_of_what_makes_pods_stands_for_its_pod(
+    run: Run, c00: Path, tmp_path: Path, kind: str
+) -> None:
+    pod = yaml.safe_load((c00 / "pod.yaml").read_text())
+    spec = {"template": {"metadata": pod["metadata"], "spec": pod["spec"]}}
+    if kind == "CronJob":
+        spec = {"jobTemplate": {"spec": spec}}
+    file = tmp_path / "maker.yaml"
+    file.write_text(yaml.safe_dump({"kind": kind, "spec": spec}))
+    assert predicted(run, c00, pod=file)["unresolved"] == [f"{KIND}={UUID}"]
+
+
+def test_a_variable_that_asks_for_nothing_leaves_the_request_as_it_is(run: Run, c00: Path) -> None:
+    found = predicted(run, c00, "--env", "CUDA_VERSION=12.8")
+    assert found["unresolved"] == [f"{KIND}={UUID}"]
+    assert "HAMi" in str(found["origin"])
+
+
+def test_a_variable_that_asks_for_nothing_leaves_the_plugin_unseen(
+    run: Run, c00: Path, tmp_path: Path
+) -> None:
+    pod = changed_pod(c00, tmp_path, resources={"limits": {"nvidia.com/gpu": 1}})
+    found = predicted(run, c00, "--env", "CUDA_VERSION=12.8", pod=pod)
+    assert "device plugin of nvidia.com/gpu" in str(found["unseen"])
 
 
 @pytest.fixture
