@@ -15,6 +15,7 @@ from gpucdi.cdi import DEFAULT_SPEC_DIRS
 from gpucdi.findings import Cause, Finding
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
+from gpucdi.node.refresh import refresh_findings
 from gpucdi.programs import Programs
 from gpucdi.repair import Generation, Plan, WriteFile, plan, sha256_text, wanted
 from gpucdi_agent.backoff import Backoff
@@ -27,6 +28,7 @@ from gpucdi_agent.outcomes import failure, unmended
 from gpucdi_agent.state import Memory, StateStore
 from gpucdi_agent.stillness import stamp
 from gpucdi_agent.transaction import FAILED, Transaction, boot_id, message_of
+from gpucdi_agent.units import Units
 from gpucdi_agent.unwritable import UnwritableDirectories
 
 STEADY_ATTEMPTS = 3
@@ -55,7 +57,8 @@ class Surroundings:
 
     Without ``nvml`` the kernel module's list is the inventory (a captured tree). Without
     ``transaction`` nothing is ever written; without ``holds`` none is judged (a foreground
-    repair that a person asked for). ``now`` gives RFC 3339.
+    repair that a person asked for). Without ``units`` nothing is known of the host's own refresh.
+    ``now`` gives RFC 3339.
     """
 
     host: HostTree
@@ -67,6 +70,7 @@ class Surroundings:
     state: StateStore | None = None
     transaction: Transaction | None = None
     holds: HoldKeeper | None = None
+    units: Units | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ class NodePass:
             generation=generation,
             hold=view.hold,
             repairs=self._history,
-            extra=(*planned.refusals, *failures, *notices),
+            extra=(*planned.refusals, *failures, *self._of_units(), *notices),
         )
         self._previous = node_status(assessment, context, self._previous)
         return PassResult(
@@ -136,6 +140,10 @@ class NodePass:
             due=self._due(still=still),
             cause_before=view.assessment.cause,
         )
+
+    def _of_units(self) -> tuple[Finding, ...]:
+        units, host = self._world.units, self._world.host
+        return () if units is None else tuple(refresh_findings(units.look(), host))
 
     def _repair(
         self, transaction: Transaction, planned: Plan, intent: Intent, count: Count

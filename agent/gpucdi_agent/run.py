@@ -33,6 +33,7 @@ from gpucdi_agent.recent import RecentNvml
 from gpucdi_agent.server import Answer, Handlers, health, serve
 from gpucdi_agent.state import StateStore
 from gpucdi_agent.transaction import Transaction
+from gpucdi_agent.units import RecentUnits, SystemdUnits
 from gpucdi_kube import KubeApi, RequestRecord, SystemClock, connect
 from gpucdi_kube.clock import rfc3339
 
@@ -82,6 +83,7 @@ def live_surroundings(options: RunOptions) -> tuple[Surroundings, StateStore]:
             state=state,
             transaction=None if options.observe else Transaction(host, state, files, now),
             holds=HoldKeeper(now, clock.monotonic),
+            units=RecentUnits(SystemdUnits(options.host_root), clock.monotonic),
         ),
         state,
     )

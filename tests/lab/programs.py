@@ -54,6 +54,7 @@ DEBIAN_PACKAGES = (
     "prometheus",
     "buildah",
     "strace",
+    "dbus-daemon",
     "iproute2",
     "gcc",
     "libc6-dev",

@@ -13,6 +13,7 @@ from tests.trees import c00
 from gpucdi.api import GpuStatus, Hold, Intent, NodeState, RepairMode
 from gpucdi.findings import Cause, Finding, Severity
 from gpucdi.host import HostTree
+from gpucdi.node.refresh import RefreshReading, UnitReading
 from gpucdi.programs import CapturedPrograms
 from gpucdi.repair import Generation
 from gpucdi_agent.files import RealFiles
@@ -55,12 +56,23 @@ class GivenNvml:
 
 
 @dataclass
+class GivenUnits:
+    """The host's refresh units as a test sets them."""
+
+    reading: RefreshReading = field(default_factory=RefreshReading)
+
+    def look(self) -> RefreshReading:
+        return self.reading
+
+
+@dataclass
 class Bench:
     """A captured host with a pass over it, and the dials of its surroundings."""
 
     host: HostTree
     generator: GivenGenerator = field(default_factory=GivenGenerator)
     nvml: GivenNvml = field(default_factory=GivenNvml)
+    units: GivenUnits = field(default_factory=GivenUnits)
     seconds: float = 1000.0
     node_pass: NodePass = field(init=False)
 
@@ -81,6 +93,7 @@ class Bench:
             state=state,
             transaction=Transaction(self.host, state, files, self.now),
             holds=HoldKeeper(self.now, lambda: self.seconds),
+            units=self.units,
         )
         self.node_pass = NodePass(surroundings)
 
@@ -115,6 +128,16 @@ def test_auto_repairs_and_reports_it_in_one_pass(bench: Bench) -> None:
     assert [record.result for record in result.records] == ["Succeeded"]
     assert result.status.repairs == result.records
     assert bench.host.exists(OWN)
+
+
+def test_a_failed_refresh_unit_of_the_host_is_a_finding_beside_the_nodes_own(bench: Bench) -> None:
+    bench.units.reading = RefreshReading(UnitReading("loaded", "failed", result="exit-code"))
+
+    result = bench.run()
+
+    assert result.status.state is NodeState.RESOLVED
+    (found,) = (item for item in result.status.findings if item.cause is Cause.REFRESH_UNIT_FAILED)
+    assert found.key == "nvidia-cdi-refresh.service"
 
 
 def test_observe_writes_nothing_and_explains(bench: Bench) -> None:
