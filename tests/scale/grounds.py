@@ -20,10 +20,10 @@ from tests.scale.fleet import Fleet
 
 from gpucdi.api import fields
 from gpucdi.api.names import AGENT_MANAGER, NAMESPACE
-from gpucdi_kube import HttpKubeApi, KubeApi, paths
+from gpucdi_kube import HttpKubeApi, KubeApi, RetryPolicy, paths
 from gpucdi_kube.client import connect
 
-HANDS = 48
+HANDS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ async def real_ground(fleet: Fleet, folder: Path) -> AsyncIterator[Ground]:
     """Serve the fleet from a kube-apiserver with etcd."""
     with control_plane(folder) as plane:
         plane.install()
-        api = await connect(str(plane.kubeconfig))
+        patient = RetryPolicy(deadline_s=600.0, attempt_timeout_s=120.0, connect_timeout_s=60.0)
+        api = await connect(str(plane.kubeconfig), policy=patient)
         try:
             await _fill_real(api, fleet)
             yield Ground(plane.kubeconfig, api)
