@@ -25,6 +25,7 @@ from gpucdi_kube import (
     TokenBucket,
 )
 from gpucdi_kube.credentials import find
+from gpucdi_kube.retry import NO_RETRY
 from gpucdi_operator import adapters, health
 from gpucdi_operator.events import Recorder
 from gpucdi_operator.fleet import Fleet
@@ -36,6 +37,7 @@ from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Options
 from gpucdi_operator.pods import PodKey, PodReconciler
 from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.rights import Rights
 from gpucdi_operator.silence import Silence
 from gpucdi_operator.store import Store
@@ -61,18 +63,13 @@ class Operator:
         self.store = Store()
         self.identity = options.identity or f"{socket.gethostname()}-{os.getpid()}"
         self.elector = self._elector()
-        self.api = HttpKubeApi(
-            credentials,
-            user_agent=USER_AGENT,
-            bucket=TokenBucket(options.requests_per_second, options.burst, self.clock),
-            observe=self.metrics.request,
-            guard=self.elector.guard,
-            clock=self.clock,
-        )
+        self._bucket = TokenBucket(options.requests_per_second, options.burst, self.clock)
+        self.api = self._client(RetryPolicy())
+        self.evicting = self._client(NO_RETRY)
         failed = self.metrics.failed
         self.node_queue: KeyedQueue[str] = KeyedQueue("nodes", self.clock, failed)
         self.pod_queue: KeyedQueue[PodKey] = KeyedQueue("pods", self.clock, failed)
-        self.rights = Rights(self.clock, self.metrics)
+        self.rights = Rights(self.clock, self.metrics, options.timing.right_asked_again_s)
         tainter = Tainter(self.api, self.metrics, self.rights)
         self.nodes = NodeReconciler(self.api, self.store, self.clock, self.metrics, tainter)
         recorder = Recorder(self.api, self.clock, self.metrics, self.identity)
@@ -106,7 +103,7 @@ class Operator:
         """Run until stopped; raises when a part that must not end has ended."""
         options = self.options
         async with AsyncExitStack() as stack:
-            for api in (self.api, self.elector.api):
+            for api in (self.api, self.evicting, self.elector.api):
                 stack.push_async_callback(api.close)
             self.port = await stack.enter_async_context(
                 health.serve(
@@ -176,6 +173,7 @@ class Operator:
 
     async def _lead(self) -> None:
         timing = self.options.timing
+        self.pods.restarter.begin()
         await self.seeded.wait()
         await self._once(self.governor.look)
         self.fleet.enqueue_all()
@@ -239,6 +237,17 @@ class Operator:
             self.metrics.queue_depth.labels(queue.name).set(len(queue))
         return self.metrics.text()
 
+    def _client(self, policy: RetryPolicy) -> HttpKubeApi:
+        return HttpKubeApi(
+            self.credentials,
+            user_agent=USER_AGENT,
+            policy=policy,
+            bucket=self._bucket,
+            observe=self.metrics.request,
+            guard=self.elector.guard,
+            clock=self.clock,
+        )
+
     def _elector(self) -> Elector:
         timing = self.options.timing
         api = HttpKubeApi(
@@ -252,16 +261,11 @@ class Operator:
         return Elector(api, self.clock, timing, self.identity, self.options.namespace)
 
     def _pods(self, recorder: Recorder) -> PodReconciler:
+        timing, rights = self.options.timing, self.rights
+        kept = (self.store, self.clock, self.metrics, timing, recorder)
+        restarter = Restarter(self.evicting, *kept, self.nodes, rights)
         return PodReconciler(
-            self.api,
-            self.store,
-            self.clock,
-            self.metrics,
-            self.options.timing,
-            recorder,
-            self.pod_queue,
-            self.node_queue,
-            self.nodes,
+            self.api, *kept, self.pod_queue, self.node_queue, self.nodes, restarter
         )
 
 

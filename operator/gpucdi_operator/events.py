@@ -21,6 +21,8 @@ from gpucdi_kube.errors import AlreadyExists, NotFound
 from gpucdi_operator.metrics import Metrics
 
 LABEL_CAUSE = "gpucdi.io/cause"
+# An annotation: the name of a policy may be longer than a label's value.
+ANNOTATION_POLICY = "gpucdi.io/policy"
 CLUSTER_NAMESPACE = "default"
 NAME_LIMIT = 253
 INSTANCE_LIMIT = 128
@@ -38,6 +40,7 @@ class Note:
     key: str = ""
     field_path: str = ""
     cause: str = ""
+    policy: str = ""
 
 
 def event_name(about: str, uid: str, reason: str, key: str) -> str:
@@ -118,6 +121,7 @@ class Recorder:
                 "namespace": fields.text(meta, "namespace", CLUSTER_NAMESPACE),
                 # By which a later leader knows what it need not explain again.
                 "labels": {LABEL_CAUSE: note.cause} if note.cause else {},
+                "annotations": {ANNOTATION_POLICY: note.policy} if note.policy else {},
             },
             "eventTime": rfc3339_micro(self.clock.now()),
             "type": note.type,

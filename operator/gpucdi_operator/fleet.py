@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gpucdi.api import fields
-from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
+from gpucdi.api.names import EVENT_RESTARTED, EVENT_RESTORED, EVENT_UNRESOLVABLE
 from gpucdi_kube import KubeApi, paths
 from gpucdi_operator.diagnosing import REASONS, is_at_risk, tells_of_cdi
 from gpucdi_operator.events import LABEL_CAUSE
@@ -147,6 +147,9 @@ class Fleet:
         for key, cause in explained.items():
             if key not in restored:
                 self.pods.saw_explained(key, cause)
+        async for body in self.api.list(EVENTS_V1, field_selector=f"reason={EVENT_RESTARTED}"):
+            self.pods.restarter.saw_restarted(body)
+        self.pods.restarter.warm = True
 
     async def _told(self, reason: str) -> dict[PodKey, str]:
         found: dict[PodKey, str] = {}

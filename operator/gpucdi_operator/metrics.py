@@ -21,9 +21,9 @@ from gpucdi.api.names import (
 )
 from gpucdi.findings import Cause
 from gpucdi_kube import RequestRecord
+from gpucdi_operator.restarts import Why
 from gpucdi_operator.store import Store
 
-RESTART_REASONS = ("StillWaits", "NeverStartedAgain", "NamesFixedAtAdmission")
 RESTART_REFUSALS = ("DisruptionBudget", "Busy", "Rights")
 EVENT_REASONS = (
     EVENT_UNRESOLVABLE,
@@ -161,7 +161,7 @@ class Metrics:
             (self.condition_writes, ("True", "False", "Unknown", "removed")),
             (self.events_seen, ("true", "false")),
             (self.taint_writes, ("put", "removed")),
-            (self.restarted, RESTART_REASONS),
+            (self.restarted, tuple(why.value for why in Why)),
             (self.restarts_refused, RESTART_REFUSALS),
             (self.rights_missing, ("restarts", "taints")),
             (self.queue_depth, ("nodes", "pods")),

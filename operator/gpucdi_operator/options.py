@@ -32,6 +32,12 @@ class Timing:
     node_wait_s: float = 15.0
     # An explained Pod is looked at again this often while its names resolve and it does not run.
     pod_recheck_s: float = 15.0
+    # No Pod is restarted before its node's names have resolved for so long.
+    restart_settle_s: float = 30.0
+    # A Pod whose disruption budget is used up is tried again after this.
+    restart_later_s: float = 30.0
+    # After a 403 an optional right is not used for so long, by anybody.
+    right_asked_again_s: float = 60.0
     # Events live an hour on the server; a lasting fault refreshes its Event.
     event_refresh_s: float = 1800.0
 

@@ -23,6 +23,7 @@ from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Timing
 from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.store import Store
 
 TRACKED_LIMIT = 20_000
@@ -66,6 +67,7 @@ class PodReconciler:
     queue: KeyedQueue[PodKey]
     node_queue: KeyedQueue[str]
     nodes: NodeReconciler
+    restarter: Restarter
     tracks: dict[PodKey, Track] = field(default_factory=dict)
 
     def saw_event(self, key: PodKey, text: str) -> None:
@@ -96,6 +98,7 @@ class PodReconciler:
         """Stop following a Pod."""
         self.tracks.pop(key, None)
         self.queue.discard(key)
+        self.restarter.drop(key.uid)
 
     def look_at_node(self, node: str) -> None:
         """Look again at the explained Pods of a node whose status has changed."""
@@ -113,6 +116,7 @@ class PodReconciler:
         pod = await self.api.get(paths.pod(key.namespace, key.name))
         track.looked_at = self.clock.monotonic()
         if pod is None or fields.text(fields.mapping(pod, "metadata"), "uid") != key.uid:
+            await self.restarter.settle(key.uid)
             self.forget(key)
             return
         await self.saw_pod(key, pod)
@@ -127,6 +131,7 @@ class PodReconciler:
         elif explanations:
             await self._explain(pod, track, explanations)
             self._request(track.node, explanations)
+            await self._restart(key, pod, explanations)
             if self._may_run_soon(track, explanations):
                 self.queue.add(key, after_s=self.timing.pod_recheck_s)
         elif not track.explained:
@@ -182,6 +187,16 @@ class PodReconciler:
         wanted = [request for item in explanations for request in item.requests()]
         if wanted and self.nodes.request(node, wanted):
             self.node_queue.add(node)
+
+    async def _restart(
+        self, key: PodKey, pod: KubeObject, explanations: tuple[Explanation, ...]
+    ) -> None:
+        if "deletionTimestamp" in fields.mapping(pod, "metadata"):
+            await self.restarter.settle(key.uid)
+            return
+        again_s = await self.restarter.consider(pod, explanations)
+        if again_s is not None:
+            self.queue.add(key, after_s=again_s)
 
     async def _restored(self, key: PodKey, pod: KubeObject, track: Track) -> None:
         note = Note(

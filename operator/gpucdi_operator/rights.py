@@ -13,9 +13,6 @@ from gpucdi_kube import Clock
 from gpucdi_kube.errors import Forbidden
 from gpucdi_operator.metrics import Metrics
 
-# Every node and Pod would ask in turn; one of them asks for all.
-ASK_AGAIN_S = 60.0
-
 
 class Feature(enum.StrEnum):
     """What a cluster's administrator grants by a binding of its own."""
@@ -31,10 +28,14 @@ class Feature(enum.StrEnum):
 
 @dataclass(slots=True)
 class Rights:
-    """See the module. A refusal is kept until the same right was used with success."""
+    """See the module. A refusal is kept until the same right was used with success.
+
+    Every node and Pod would ask in turn; within ``ask_again_s`` one of them has asked for all.
+    """
 
     clock: Clock
     metrics: Metrics
+    ask_again_s: float = 60.0
     _refused_at: dict[Feature, float] = field(default_factory=dict)
 
     def is_refused(self, feature: Feature) -> bool:
@@ -44,7 +45,7 @@ class Rights:
     def check(self, feature: Feature) -> None:
         """Raise ``Forbidden`` without a request while a refusal is fresh."""
         at = self._refused_at.get(feature)
-        if at is not None and self.clock.monotonic() - at < ASK_AGAIN_S:
+        if at is not None and self.clock.monotonic() - at < self.ask_again_s:
             raise Forbidden(missing(feature), code=403)
 
     def refused(self, feature: Feature) -> None:

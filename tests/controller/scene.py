@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from gpucdi.api import (
 )
 from gpucdi.api.status import FileStatus
 from gpucdi.findings import Cause
-from gpucdi_kube.clock import rfc3339_micro
+from gpucdi_kube.clock import rfc3339, rfc3339_micro
 
 C00 = Path(__file__).parents[2] / "examples" / "c00"
 KIND = "management.nvidia.com/gpu"
@@ -91,6 +91,20 @@ def node_status(*, drifted: bool) -> NodeStatus:
     )
 
 
+def owned_by(kind: str, api: str = "apps/v1") -> dict[str, Any]:
+    """Return the reference to a controller of a Pod."""
+    reference = {"apiVersion": api, "kind": kind, "name": "trainer", "uid": "owner-uid"}
+    return {**reference, "controller": True, "blockOwnerDeletion": True}
+
+
+def fresh(*, drifted: bool, since: datetime | None = None) -> NodeStatus:
+    """Return the same as ``node_status``, begun now or at ``since``."""
+    status = node_status(drifted=drifted)
+    moment = rfc3339(since or datetime.now(UTC))
+    condition = replace(status.conditions[0], last_transition_time=moment)
+    return replace(status, conditions=(condition,))
+
+
 class Outside(Protocol):
     """An API server as its administrator sees it: the fake or a real one."""
 
@@ -148,10 +162,17 @@ class Scene:
         """Create the incident's RuntimeClass."""
         self.api.put("runtimeclasses", yaml.safe_load((C00 / "runtimeclass.yaml").read_text()))
 
-    def failing_pod(self, name: str, node: str, *, event: bool = True) -> dict[str, Any]:
-        """Create the incident's Pod under another name, with kubelet's Event."""
+    def failing_pod(
+        self, name: str, node: str, *, event: bool = True, owner: str = "", **meta: Any
+    ) -> dict[str, Any]:
+        """Create the incident's Pod under another name, with kubelet's Event.
+
+        ``owner`` is the kind of a controller of apps/v1 that has made it.
+        """
         pod = copy.deepcopy(yaml.safe_load((C00 / "pod.yaml").read_text()))
-        pod["metadata"].update(name=name, uid=str(uuid.uuid4()))
+        pod["metadata"].update(name=name, uid=str(uuid.uuid4()), **meta)
+        if owner:
+            pod["metadata"]["ownerReferences"] = [owned_by(owner)]
         pod["spec"]["nodeName"] = node
         made = self.api.put("pods", pod)
         if event:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.controller.conftest import Eventually, Start
-from tests.controller.scene import Scene, node_status
+from tests.controller.scene import Scene, fresh, node_status
 from tests.fakeapi.server import FakeApi
 
-from gpucdi.api import Intent, NodeStatus, RepairMode
+from gpucdi.api import Intent, RepairMode
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
-from gpucdi_kube.clock import rfc3339
 from gpucdi_operator.policies import Turns, governing, label_hold, rule
 from gpucdi_operator.store import NodeRecord
 
@@ -238,13 +235,6 @@ async def test_a_repair_label_that_nobody_can_read_holds_the_node_and_is_told_on
     assert "gpucdi.io/repair=disabled: write auto, observe or off" in told[0]["message"]
     assert told[0]["involvedObject"]["kind"] == "Node"
     assert told[0]["involvedObject"]["uid"]
-
-
-def fresh(*, drifted: bool) -> NodeStatus:
-    status = node_status(drifted=drifted)
-    moment = rfc3339(datetime.now(UTC))
-    condition = replace(status.conditions[0], last_transition_time=moment)
-    return replace(status, conditions=(condition,))
 
 
 async def test_a_bad_roll_out_stops_repairs_once_and_says_so(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.controller.conftest import QUICK, Eventually
-from tests.controller.scene import Scene, node_status
+from tests.controller.scene import Scene, fresh, node_status
 from tests.fakeapi.controlplane import ROOT, ControlPlane
 from tests.fakeapi.realapi import RealApi, rules
 from tests.fakeapi.server import FakeApi, Target
@@ -29,6 +30,7 @@ from gpucdi_operator.options import Options
 
 pytestmark = pytest.mark.timeout(180)
 MANIFEST = ROOT / "manifests" / "install.yaml"
+OPTIONAL = ROOT / "manifests" / "samples" / "optional-rights.yaml"
 NAMESPACE = "gpucdi-system"
 
 
@@ -94,6 +96,57 @@ async def test_the_incident_on_a_real_server_with_the_granted_rights(
         "AGE",
     ]
     assert table[1].split()[:6] == ["gpu-17", "Resolved", "1", "1/1", "0", "Observe"]
+
+
+@pytest.fixture
+def optional(apiserver: ControlPlane) -> Iterator[None]:
+    """Let the operator have its optional rights on the real server."""
+    apiserver.kubectl("apply", "-f", str(OPTIONAL))
+    yield
+    apiserver.kubectl("delete", "-f", str(OPTIONAL))
+
+
+@pytest.mark.lab
+@pytest.mark.usefixtures("optional")
+async def test_a_taint_and_a_restart_on_a_real_server_with_the_optional_rights(
+    apiserver: ControlPlane, real: RealApi, eventually: Eventually
+) -> None:
+    scene = Scene(real)
+    scene.runtime_class()
+    for number in range(5):
+        scene.node(f"gpu-{number}")
+        scene.agent_says(f"gpu-{number}", fresh(drifted=False))
+    scene.policy(
+        "p",
+        taint="NoSchedule",
+        restartWaitingPods={"namespaceSelector": {}, "perMinute": 10, "afterSeconds": 0},
+    )
+    bearer = StaticAuthorization(f"Bearer {token(apiserver, 'gpucdi-operator')}")
+    credentials = Credentials(apiserver.url, bearer, ca_file=str(apiserver.ca_file))
+    timing = replace(QUICK, restart_settle_s=0.0)
+    operator = Operator(Options(http="127.0.0.1:0", timing=timing), credentials)
+    running = asyncio.create_task(operator.run())
+
+    def taints() -> list[str]:
+        body = real.find("nodes", "gpu-0") or {}
+        return [item["key"] for item in body["spec"]["taints"]]
+
+    try:
+        await asyncio.wait_for(operator.watching.wait(), 60)
+        scene.agent_says("gpu-0", fresh(drifted=True))
+        scene.failing_pod("gpu-pod", "gpu-0", owner="ReplicaSet")
+        both = ["node.kubernetes.io/not-ready", "gpucdi.io/unresolvable"]
+        await eventually(lambda: taints() == both, 60)
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"), 60)
+        scene.agent_says("gpu-0", fresh(drifted=False))
+        await eventually(lambda: taints() == both[:1], 60)
+        await eventually(lambda: scene.events("CdiPodRestarted"), 60)
+    finally:
+        operator.stop()
+        await asyncio.wait_for(running, 60)
+    pod = real.find("pods", "gpu-pod", "default") or {}
+    assert pod["metadata"]["deletionTimestamp"]
+    assert "CdiPodRestarted" in apiserver.kubectl("describe", "pod", "gpu-pod")
 
 
 @pytest.fixture
@@ -230,6 +283,7 @@ def guarded(api: FakeApi) -> set[tuple[str, str, str]]:
     """Let the manifest's rules decide; return the set of rights that were used."""
     used: set[tuple[str, str, str]] = set()
     granted = {user: set(rules(user, MANIFEST)) for user in ("gpucdi-operator", "gpucdi-agent")}
+    granted["gpucdi-operator"] |= set(rules("gpucdi-operator", OPTIONAL, MANIFEST))
 
     def allowed(user: str, target: Target) -> bool:
         group, resource, verb = right(target)
@@ -244,8 +298,8 @@ def guarded(api: FakeApi) -> set[tuple[str, str, str]]:
     return used
 
 
-def granted_to(account: str) -> set[tuple[str, str, str]]:
-    return {(group, resource, verb) for _, group, resource, verb in rules(account, MANIFEST)}
+def granted_to(account: str, *more: Path) -> set[tuple[str, str, str]]:
+    return {(group, resource, verb) for _, group, resource, verb in rules(account, MANIFEST, *more)}
 
 
 async def test_the_operator_needs_every_right_that_it_has_and_no_other(
@@ -277,6 +331,40 @@ async def test_the_operator_needs_every_right_that_it_has_and_no_other(
         await asyncio.wait_for(running, 30)
     refused = [entry for entry in api.log if entry.code == 403]
     assert refused == []
+
+
+async def test_the_optional_rights_are_each_used_and_no_other_is_needed(
+    api: FakeApi, scene: Scene, guarded: set[tuple[str, str, str]], eventually: Eventually
+) -> None:
+    for number in range(5):
+        scene.node(f"gpu-{number}")
+        scene.agent_says(f"gpu-{number}", fresh(drifted=number == 0))
+    chosen = {"namespaceSelector": {}, "perMinute": 10, "afterSeconds": 0}
+    scene.policy("p", taint="NoSchedule", restartWaitingPods=chosen)
+    scene.failing_pod("gpu-pod", "gpu-0", owner="ReplicaSet")
+    api.put("namespaces", {"metadata": {"name": "default"}})
+    optional = granted_to("gpucdi-operator", OPTIONAL) - granted_to("gpucdi-operator")
+    credentials = Credentials(api.url, StaticAuthorization("Bearer gpucdi-operator"))
+    timing = replace(QUICK, restart_settle_s=0.0)
+    operator = Operator(Options(http="127.0.0.1:0", timing=timing), credentials)
+    running = asyncio.create_task(operator.run())
+    try:
+        await asyncio.wait_for(operator.watching.wait(), 60)
+        await eventually(lambda: ("", "nodes", "patch") in guarded, 60)
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"), 60)
+        scene.agent_says("gpu-0", fresh(drifted=False))
+        await eventually(lambda: scene.events("CdiPodRestarted"), 60)
+        assert guarded >= optional
+    finally:
+        operator.stop()
+        await asyncio.wait_for(running, 60)
+    assert [entry for entry in api.log if entry.code == 403] == []
+    assert optional == {
+        ("", "pods/eviction", "create"),
+        ("", "namespaces", "get"),
+        ("", "nodes", "get"),
+        ("", "nodes", "patch"),
+    }
 
 
 async def test_the_agent_needs_every_right_that_it_has_and_no_other(

@@ -538,7 +538,7 @@ async def test_a_pod_of_the_same_name_with_another_uid_is_not_evicted(
     once: KubeApi, name: str
 ) -> None:
     await make_pod(once, name, node="n1")
-    with pytest.raises(Conflict, match="the UID in the precondition .another. does not match"):
+    with pytest.raises(Conflict, match=r"the UID in the precondition .another. does not match"):
         await once.create(paths.pod_eviction("default", name), eviction(name, "another"))
     assert "deletionTimestamp" not in meta(await once.get(paths.pod("default", name)))
 
