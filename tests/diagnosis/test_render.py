@@ -107,3 +107,18 @@ def test_markdown_is_markdown() -> None:
     assert "\n**Near miss:** nvidia.com/gpu has 16 of the missing names\n" in text
     assert "\n1. let gpucdi add" in text
     assert text.count("```") % 2 == 0
+
+
+def test_without_evidence_there_is_no_heading_for_it() -> None:
+    bare = replace(SIXTEEN, evidence=())
+    assert "Evidence:" not in as_text(bare) + as_markdown(bare)
+    assert "What to do:" in as_text(bare)
+    assert "Evidence:" in as_text(SIXTEEN)
+
+
+def test_an_advice_that_changes_nothing_is_not_said_to_touch_anything() -> None:
+    looking = Advice("look", BlastRadius.NOTHING, Who.ADMIN)
+    changing = Advice("restart", BlastRadius.NODE, Who.ADMIN)
+    text = as_text(replace(SIXTEEN, advice=(looking, changing)))
+    assert "(admin; nothing changes, it only looks; all versions)" in text
+    assert "(admin; touches every GPU container that starts on this node; all versions)" in text

@@ -95,7 +95,8 @@ def test_a_list_is_its_items_even_where_they_leave_their_kind_out() -> None:
 
 def test_events_without_their_pod_still_tell() -> None:
     (subject,) = read_report(json.dumps({"kind": "List", "items": [EVENT]})).subjects
-    assert subject.pod is None
+    assert subject.pod is not None
+    assert subject.pod.name == "gpu-pod"
     assert subject.failures[0].failure.subject == "x.io"
 
 
@@ -167,3 +168,61 @@ def test_a_static_pods_events_carry_kubelets_own_id() -> None:
     both = [POD | {"metadata": metadata, "status": {}}, event]
     (subject,) = read_report(json.dumps({"kind": "List", "items": both})).subjects
     assert len(subject.failures) == 1
+
+
+LONE_EVENT = """
+apiVersion: v1
+kind: Event
+metadata: {name: train.18, namespace: team-a}
+involvedObject: {kind: Pod, namespace: team-a, name: train, uid: 5f5d6a5c}
+reason: Failed
+source: {component: kubelet, host: gpu-17}
+message: "Error: unresolvable CDI devices nvidia.com/gpu=3"
+"""
+NEW_EVENT = """
+apiVersion: events.k8s.io/v1
+kind: Event
+metadata: {name: infer.9, namespace: team-b}
+regarding: {kind: Pod, namespace: team-b, name: infer}
+reason: Failed
+reportingController: kubelet
+reportingInstance: gpu-03
+note: "Error: unresolvable CDI devices nvidia.com/gpu=4"
+"""
+
+
+def test_a_lone_event_names_its_pod_and_the_node_that_reported_it() -> None:
+    (subject,) = read_report(LONE_EVENT).subjects
+    assert subject.pod is not None
+    assert (subject.pod.namespace, subject.pod.name, subject.pod.node) == (
+        "team-a", "train", "gpu-17",
+    )  # fmt: skip
+    assert not subject.pod.is_whole
+
+
+def test_events_of_two_pods_are_two_subjects_and_the_new_kind_is_read_as_well() -> None:
+    subjects = read_report(f"{LONE_EVENT}---{NEW_EVENT}---{LONE_EVENT}").subjects
+    assert [(item.pod and item.pod.name, item.pod and item.pod.node) for item in subjects] == [
+        ("train", "gpu-17"),
+        ("infer", "gpu-03"),
+    ]
+
+
+def test_what_reported_an_event_is_a_node_only_where_it_is_kubelet() -> None:
+    other = LONE_EVENT.replace("component: kubelet", "component: default-scheduler")
+    (subject,) = read_report(other).subjects
+    assert subject.pod is not None
+    assert subject.pod.node == ""
+
+
+def test_events_that_tell_no_failure_are_one_subject_without_a_pod() -> None:
+    quiet = LONE_EVENT.replace("unresolvable CDI devices nvidia.com/gpu=3", "pulled")
+    (subject,) = read_report(f"{quiet}---{NEW_EVENT.replace('unresolvable', 'no')}").subjects
+    assert subject.pod is None
+    assert not subject.failures
+
+
+def test_an_event_of_a_node_names_no_pod() -> None:
+    (subject,) = read_report(LONE_EVENT.replace("kind: Pod", "kind: Node")).subjects
+    assert subject.pod is None
+    assert subject.failures

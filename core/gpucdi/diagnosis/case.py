@@ -35,7 +35,7 @@ class Case:
         if self.node is None:
             return None
         name = self.handler_name
-        if name is None and self.pod is not None:
+        if name is None and self.pod is not None and self.pod.is_whole:
             # A RuntimeClass is nearly always called like its handler; without one, the default.
             name = self.pod.runtime_class or ""
         if name is None:

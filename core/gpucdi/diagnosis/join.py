@@ -67,16 +67,27 @@ def diagnose_silent(
     return _joined(case, verdict)
 
 
-def diagnose_nothing(text: str) -> Diagnosis:
-    """Say that ``text`` reports no failure that is known, and what that means."""
+def diagnose_nothing(
+    text: str, *, pod: PodView | None = None, node: NodeStatus | None = None
+) -> Diagnosis:
+    """Say that ``text`` reports no failure that is known, and what that means.
+
+    ``pod`` and ``node`` are what was looked at beside it and shows no failure either.
+    """
     mentions = _MENTIONS.search(text) is not None
     failure = replace(silent.NO_TEXT, stage=Stage.UNKNOWN, is_cdi=mentions, text="")
     if mentions:
         summary = "The text mentions CDI or GPU devices and reports no failure that is known."
     else:
-        summary = "The text reports no failure of CDI devices."
+        summary = f"{_looked_at(pod, node)} failure of CDI devices."
     cause = Cause.UNDETERMINED if mentions else Cause.NOT_CDI
-    return _joined(Case(failure), Verdict(cause, summary, Confidence.LOW))
+    return _joined(Case(failure, pod, node), Verdict(cause, summary, Confidence.LOW))
+
+
+def _looked_at(pod: PodView | None, node: NodeStatus | None) -> str:
+    if pod is None:
+        return "The text reports no"
+    return "The Pod shows no" if node is None else "Neither the Pod nor its node shows a"
 
 
 def _joined(case: Case, verdict: Verdict) -> Diagnosis:
@@ -201,7 +212,7 @@ def _asked(pod: PodView) -> Iterator[Evidence]:
 
 
 def _not_seen(case: Case) -> Iterator[str]:
-    if case.pod is None:
+    if case.pod is None or not case.pod.is_whole:
         yield "the Pod: who asked for the devices, and through which RuntimeClass"
     if case.node is None:
         yield "the node: its handlers, spec files and GPUs"

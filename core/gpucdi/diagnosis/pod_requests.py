@@ -101,8 +101,8 @@ class PodRequests:
 
 
 def pod_requests(case: Case) -> PodRequests | None:
-    """Return what the Pod asks for; ``None`` without a Pod or a node."""
-    if case.pod is None or case.node is None:
+    """Return what the Pod asks for; ``None`` without a Pod, all of it, or a node."""
+    if case.pod is None or not case.pod.is_whole or case.node is None:
         return None
     return PodRequests(case.pod, case.handler, _engine(case.node, case.handler))
 

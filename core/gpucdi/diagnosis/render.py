@@ -6,10 +6,10 @@ anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from gpucdi.api.names import CONDITION_LIMIT_BYTES, NOTE_LIMIT_BYTES
-from gpucdi.diagnosis.model import Diagnosis, Evidence
+from gpucdi.diagnosis.model import Advice, BlastRadius, Diagnosis, Evidence
 from gpucdi.failures.names import device_of, kind_of
 
 _ELLIPSIS = "…"
@@ -94,10 +94,10 @@ def as_text(diagnosis: Diagnosis) -> str:
     """Return the whole diagnosis for a terminal."""
     lines = [*_head(diagnosis), *(f"  - {name}" for name in diagnosis.failure.names)]
     lines += _facts(diagnosis)
-    for title, items in _sections(diagnosis):
-        lines += [title, *(f"  - {item}" for item in items)]
-        if title == _EVIDENCE:
-            lines += _ways(diagnosis, "  {}. {}", "     ({})", "      $ {}")
+    lines += _listed("Evidence:", diagnosis.evidence)
+    lines += _ways(diagnosis, "  {}. {}", "     ({})", "      $ {}")
+    lines += _listed("What not to do:", diagnosis.warnings)
+    lines += _listed("Not seen:", diagnosis.not_seen)
     return "\n".join(lines) + "\n"
 
 
@@ -106,17 +106,20 @@ def as_markdown(diagnosis: Diagnosis) -> str:
     parts = [_bold(line) for line in _head(diagnosis)]
     parts += ["\n".join(f"- `{name}`" for name in diagnosis.failure.names)]
     parts += [_bold(line) for line in _facts(diagnosis)]
-    for title, items in _sections(diagnosis):
-        parts += [f"**{title}**", "\n".join(f"- {item}" for item in items)]
-        if title == _EVIDENCE:
-            title_line, *ways = _ways(
-                diagnosis, "{}. {}", "   ({})", "   ```sh\n   {}\n   ```"
-            ) or [""]
-            parts += [_bold(title_line), "\n".join(ways)]
+    parts += _titled("Evidence:", diagnosis.evidence)
+    title, *ways = _ways(diagnosis, "{}. {}", "   ({})", "   ```sh\n   {}\n   ```") or [""]
+    parts += [_bold(title), "\n".join(ways)]
+    parts += _titled("What not to do:", diagnosis.warnings)
+    parts += _titled("Not seen:", diagnosis.not_seen)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-_EVIDENCE = "Evidence:"
+def _listed(title: str, items: Sequence[object]) -> list[str]:
+    return [title, *(f"  - {item}" for item in items)] if items else []
+
+
+def _titled(title: str, items: Sequence[object]) -> list[str]:
+    return [f"**{title}**", "\n".join(f"- {item}" for item in items)] if items else []
 
 
 def _bold(line: str) -> str:
@@ -146,21 +149,16 @@ def _facts(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, list[str]]]:
-    yield _EVIDENCE, [str(item) for item in diagnosis.evidence]
-    if diagnosis.warnings:
-        yield "What not to do:", list(diagnosis.warnings)
-    if diagnosis.not_seen:
-        yield "Not seen:", list(diagnosis.not_seen)
-
-
 def _ways(diagnosis: Diagnosis, line: str, note: str, command: str) -> list[str]:
     lines = ["What to do:"] if diagnosis.advice else []
     for number, advice in enumerate(diagnosis.advice, start=1):
         lines.append(line.format(number, advice.text))
-        lines.append(
-            note.format(f"{advice.who}; touches {advice.blast_radius}; {advice.valid_for}")
-        )
+        lines.append(note.format(f"{advice.who}; {_touches(advice)}; {advice.valid_for}"))
         if advice.command:
             lines.append(command.format(advice.command))
     return lines
+
+
+def _touches(advice: Advice) -> str:
+    radius = advice.blast_radius
+    return radius.value if radius is BlastRadius.NOTHING else f"touches {radius}"

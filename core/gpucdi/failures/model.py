@@ -168,7 +168,11 @@ class ContainerView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """The part of a Pod that a diagnosis needs."""
+    """The part of a Pod that a diagnosis needs.
+
+    ``is_whole`` is False where only an Event names the Pod: what it asks for, and through which
+    RuntimeClass, is not known then.
+    """
 
     namespace: str = ""
     name: str = ""
@@ -179,6 +183,7 @@ class PodView:
     phase: str = ""
     requesters: tuple[Requester, ...] = ()
     containers: tuple[ContainerView, ...] = ()
+    is_whole: bool = True
 
     def container(self, name: str) -> ContainerView | None:
         """Return the container of that name."""

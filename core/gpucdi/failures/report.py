@@ -55,8 +55,37 @@ def read_report(content: str) -> Report:
     if pods:
         return Report(tuple(_of_pod(pod, events) for pod in pods), handlers)
     if events:
-        return Report((Subject(None, _of_texts([_message(item) for item in events])),), handlers)
+        return Report(_of_events(events), handlers)
     return Report(_of_plain(content), handlers)
+
+
+def _of_events(events: list[Mapping[str, object]]) -> tuple[Subject, ...]:
+    """Return the Pods that Events alone tell of, those of one Pod together."""
+    told: dict[PodView | None, list[str]] = {}
+    for event in events:
+        told.setdefault(_named_pod(event), []).append(_message(event))
+    found = [Subject(pod, _of_texts(messages)) for pod, messages in told.items()]
+    failing = tuple(subject for subject in found if subject.failures)
+    return failing or (found[0] if len(found) == 1 else Subject(None),)
+
+
+def _named_pod(event: Mapping[str, object]) -> PodView | None:
+    """Return the Pod that an Event is about; the node is known where kubelet reported it."""
+    about = mapping(event, "involvedObject") or mapping(event, "regarding")
+    if text(about, "kind") not in {"", "Pod"} or not text(about, "name"):
+        return None
+    source = mapping(event, "source") or mapping(event, "deprecatedSource")
+    reporter = text(event, "reportingComponent") or text(event, "reportingController")
+    node = text(event, "reportingInstance") if reporter == "kubelet" else ""
+    if text(source, "component") in {"", "kubelet"}:
+        node = text(source, "host") or node
+    return PodView(
+        namespace=text(about, "namespace"),
+        name=text(about, "name"),
+        uid=text(about, "uid"),
+        node=node,
+        is_whole=False,
+    )
 
 
 def _of_pod(pod: Mapping[str, object], events: list[Mapping[str, object]]) -> Subject:

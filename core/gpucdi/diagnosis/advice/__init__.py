@@ -53,6 +53,8 @@ def advise(case: Case, verdict: Verdict, *, repairable: bool) -> tuple[Advice, .
     else:
         found = [kinds.repair(case)] if repairable else []
         found += STANDING.get(verdict.cause, ())
+    if verdict.cause is Cause.UNDETERMINED:
+        found = [*_to_see(case), *found]
     version = release(case.handler.toolkit) if case.handler else None
     names = case.failure.kinds
     return tuple(
@@ -60,6 +62,26 @@ def advise(case: Case, verdict: Verdict, *, repairable: bool) -> tuple[Advice, .
         for item in dict.fromkeys([*first, *found])
         if item.fits(version) and (item.kind is None or not names or item.kind in names)
     )
+
+
+def _to_see(case: Case) -> Iterator[Advice]:
+    """Return how what was not seen can be shown."""
+    if case.pod is None or not case.pod.is_whole:
+        name = case.pod.name if case.pod else ""
+        namespace = f" -n {case.pod.namespace}" if case.pod and case.pod.namespace else ""
+        yield Advice(
+            "give the Pod itself: it shows who asked, and through which RuntimeClass",
+            BlastRadius.NOTHING,
+            Who.USER,
+            command=f"kubectl get pod {name or 'POD'}{namespace} -o yaml | gpucdi explain",
+        )
+    if case.node is None:
+        yield Advice(
+            "give the node as well: capture it there, then explain with --root node.tar.gz",
+            BlastRadius.NOTHING,
+            Who.ADMIN,
+            command="gpucdi-agent capture --output node.tar.gz",
+        )
 
 
 def warn(case: Case, verdict: Verdict) -> tuple[str, ...]:
