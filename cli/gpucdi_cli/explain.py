@@ -121,11 +121,26 @@ def _explained(asked: Asked, text: str, node: NodeStatus | None, given: str | No
     silent = not diagnoses
     if silent:
         diagnoses = (diagnose_nothing("" if asked.subject.pod else text),)
-    if given and node is None:
-        unseen = f"what the handler {given} runs: only a captured node tells, behind --root"
+    unseen = _unseen_handler(asked, node, given)
+    if unseen:
         first = replace(diagnoses[0], not_seen=(*diagnoses[0].not_seen, unseen))
         diagnoses = (first, *diagnoses[1:])
     return Explained(asked, diagnoses, silent)
+
+
+def _unseen_handler(asked: Asked, node: NodeStatus | None, given: str | None) -> str:
+    """Say what is not known of the Pod's handler, empty where nothing is missing."""
+    if node is None:
+        told = f"what the handler {given} runs: only a captured node tells, behind --root"
+        return told if given else ""
+    pod = asked.subject.pod
+    name = pod.runtime_class if pod is not None else None
+    if given is not None or asked.handler is not None or name is None or node.handler(name):
+        return ""
+    return (
+        f"the handler of RuntimeClass {name}: the node has none of that name; paste the "
+        "RuntimeClass with the Pod, or name its handler with --handler"
+    )
 
 
 def _diagnoses(asked: Asked, node: NodeStatus | None, handler: str | None) -> tuple[Diagnosis, ...]:

@@ -60,7 +60,10 @@ class Pasted:
 
 
 def read_pasted(content: str) -> Pasted:
-    """Tell objects from plain text; never raises over its content."""
+    """Tell objects from plain text.
+
+    Raises :class:`CliError` for the one kind of YAML that nobody can read on in.
+    """
     if _LOOKS_LIKE_AN_OBJECT.match(content) is None:
         return Pasted(content)
     documents = _json_documents(content)
@@ -69,6 +72,11 @@ def read_pasted(content: str) -> Pasted:
         documents = documents or list(yaml.load_all(content, Loader=_LOADER))
     except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError) as error:
         return Pasted(content, problem=_in_one_line(error))
+    except LookupError as error:
+        # PyYAML stumbles over a tag that its value does not fit: `!!int ''`.
+        raise CliError("this YAML has a value that does not fit its tag", "drop the !! tags") from (
+            error
+        )
     objects = tuple(item for document in documents for item in _flat(document))
     empty = not objects and all(map(_is_empty, documents))
     return Pasted(listed(objects) if many and objects else content, objects, is_empty_list=empty)

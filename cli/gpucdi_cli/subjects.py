@@ -59,6 +59,9 @@ def _of_events(pasted: Pasted, events: tuple[Object, ...]) -> tuple[Asked, ...]:
     """Sort Events by the object that they are about: one Pod's failure explains no other Pod."""
     groups: dict[tuple[str, str, str], list[Object]] = {}
     for event in events:
+        if fields.text(event, "type") == "Normal":
+            # Many to one in a cluster that is well, and no failure is told in them.
+            continue
         about = fields.mapping(event, "involvedObject") or fields.mapping(event, "regarding")
         key = (fields.text(about, "kind"), fields.text(about, "namespace"))
         groups.setdefault((*key, fields.text(about, "name")), []).append(event)

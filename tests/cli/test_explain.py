@@ -166,6 +166,24 @@ def test_events_go_to_the_pods_that_they_are_about(paste: Paste) -> None:
     ]
 
 
+def test_normal_events_report_no_failure(paste: Paste) -> None:
+    told = {**event("first", f"unresolvable CDI devices {NAME}"), "type": "Normal"}
+    failed = {**event("second", "unresolvable CDI devices nvidia.com/gpu=0"), "type": "Warning"}
+    assert json.loads(paste([told, failed], "-o", "json").out)["names"] == ["nvidia.com/gpu=0"]
+
+
+def test_a_runtime_class_of_which_the_handler_is_unknown_is_not_seen(
+    paste: Paste, pod: dict[str, object], c00: Path
+) -> None:
+    spec = pod["spec"]
+    assert isinstance(spec, dict)
+    given = [{**pod, "spec": {**spec, "runtimeClassName": "gpu"}}]
+    tree = ("--root", str(c00), "-o", "json")
+    [unseen] = json.loads(paste(given, *tree).out)["not_seen"]
+    assert unseen.startswith("the handler of RuntimeClass gpu: the node has none of that name")
+    assert json.loads(paste(given, *tree, "--handler", "nvidia").out)["not_seen"] == []
+
+
 def test_events_without_any_failure_are_one_verdict(paste: Paste) -> None:
     ran = paste([event("first", "Started container"), event("second", "Pulled")], "-o", "json")
     assert (ran.code, json.loads(ran.out)["cause"]) == (0, "NotCdi")
@@ -181,6 +199,7 @@ def test_events_without_any_failure_are_one_verdict(paste: Paste) -> None:
         ("NAME  READY  STATUS  RESTARTS  AGE\nx  0/1  Pending  0  1m\n", "this is a table of Pods"),
         ("Name:  gpu-17\nRoles:  <none>\n", "this describes gpu-17, which is no Pod"),
         ("Name: t\nNamespace: ml\nPod Template:\n  Containers:\n", "this describes t"),
+        ("kind: Pod\nspec: !!int ''\n", "a value that does not fit its tag"),
         (" \r\n\t\n", "standard input is empty"),
         ("", "standard input is empty"),
         (bytes(range(32)) * 40, "standard input is binary data"),
