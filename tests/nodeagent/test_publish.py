@@ -65,7 +65,7 @@ class Session:
         found = self.api.find("gpucdistatuses", NODE)
         return found.get("status", {}) if found else {}
 
-    async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 - the condition is the server's, not ours
                 await asyncio.sleep(0.01)
