@@ -486,6 +486,24 @@ def test_what_to_install_comes_first_only_where_no_generator_is_anywhere(tmp_pat
         assert any("nvidia-ctk cdi generate" in (item.command or "") for item in other.advice)
 
 
+def podman_reads(version: str) -> Situation:
+    """Return a failure on a Podman host with a spec that declares CDI 0.5.0."""
+    text = f"Error: setting up CDI devices: {unresolvable(f'{PLAIN}=all').partition(': ')[2]}"
+    gone = ["/etc/containerd", MANAGEMENT_SPEC, PLUGIN_SPEC]
+    return on(text, remove=gone, files={HOST_SPEC: WHOLE}, engines={"podman": version})
+
+
+def test_a_version_that_an_old_reader_does_not_know_is_too_new_for_it_alone(
+    tmp_path: Path,
+) -> None:
+    old, new = (tell(podman_reads(each), tmp_path / each) for each in ("4.2.0", "4.3.0"))
+    assert old is not None
+    assert old.cause is Cause.SPEC_TOO_NEW_FOR_READER
+    assert "declares CDI 0.5.0, and that reader's library is 0.4.0" in old.summary
+    assert new is not None
+    assert new.resolved_now
+
+
 def test_a_pod_without_a_user_namespace_of_its_own_leaves_the_cause_less_sure() -> None:
     failures = extract(NODE_BIND_FAILS)
     shown = pod_view({"spec": {"hostUsers": False, "containers": [{"name": "c"}]}})

@@ -178,6 +178,14 @@ def _kind_summary(case: Case, kind: KindStatus) -> str:
 
 def _resolves_now(case: Case) -> Verdict:
     names = ", ".join(case.failure.names)
+    unread = _unread_by_engine(case)
+    if unread is not None:
+        return Verdict(
+            unread.cause,
+            f"{names} is defined, in a file that the engine does not take: {unread.message}.",
+            MEDIUM,
+            told(unread),
+        )
     return Verdict(
         Cause.UNDETERMINED,
         f"{names} resolves on this node now: the failure is older than the node's last look.",
@@ -186,6 +194,16 @@ def _resolves_now(case: Case) -> Verdict:
         not_seen=("the state of the node at the time of the failure",),
         resolved_now=True,
     )
+
+
+def _unread_by_engine(case: Case) -> Finding | None:
+    """Return why the failing engine does not take a file that other readers take."""
+    paths = {file.path for kind in case.kinds for file in kind.files}
+    engine = case.failure.engine.value if case.failure.engine else ""
+    for finding in case.node.findings if case.node and engine else ():
+        if finding.cause is Cause.SPEC_TOO_NEW_FOR_READER and finding.file in paths:
+            return finding if f"for {engine} " in finding.message else None
+    return None
 
 
 def _not_listed(case: Case, name: str) -> Verdict:

@@ -21,7 +21,6 @@ from gpucdi.node.files import (
     has_no_directory,
     hidden_by_missing,
     kind_files,
-    rejected_as_too_new,
 )
 from gpucdi.node.generator import generator_findings
 from gpucdi.node.kinds import (
@@ -35,6 +34,7 @@ from gpucdi.node.kinds import (
 from gpucdi.node.lost_claims import lost_claim_findings
 from gpucdi.node.mismatch import mig_management_findings, mismatch_findings
 from gpucdi.node.observation import ASSUMED_LIBRARY, NodeReader, Observation, unheeded_dirs
+from gpucdi.node.rejections import rejected_as_too_new
 from gpucdi.node.requests import request_findings
 
 # The order in which one cause is named for a whole kind or node: what hides others comes first.

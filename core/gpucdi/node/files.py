@@ -10,33 +10,22 @@ from collections.abc import Collection, Iterable, Iterator
 
 from gpucdi.api.status import FileStatus
 from gpucdi.cdi import (
-    NEWEST,
     Accepted,
-    Crashes,
     DirectoryState,
-    Library,
     LintFinding,
     LintRule,
     SpecDirectory,
     SpecFile,
-    decode_spec,
     lint_spec,
 )
 from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.host import HostTree
 from gpucdi.node.kinds import is_nvidia
 from gpucdi.node.observation import NodeReader, Observation
-from gpucdi.node.owners import GPUCDI, file_owner
+from gpucdi.node.owners import RESTART, file_owner
+from gpucdi.node.rejections import rejection_findings
 
-_LAST_LENIENT = Library("1.1.0")
 _NAMES_TOLD = 3
-_RESTART = {
-    "toolkit": "restart the toolkit Pod of this node: it writes the file at start",
-    "device-plugin": "restart the device plugin Pod of this node: it writes the file at start",
-    "dra-driver": "restart the DRA driver Pod of this node: it writes the file",
-    "cdi-refresh": "systemctl restart nvidia-cdi-refresh on the host, then read its journal",
-    GPUCDI: "nothing: gpucdi writes the file anew",
-}
 
 
 def kind_files(observation: Observation, kind: str) -> tuple[FileStatus, ...]:
@@ -62,70 +51,14 @@ def _refusers(observation: Observation, path: str) -> str:
     return ""
 
 
-def rejected_as_too_new(host: HostTree, file: SpecFile, library: Library) -> bool:
-    """Tell whether a newer library would accept what ``library`` rejected.
-
-    From 1.1.1 on the decoder is stricter than before, so both ends of the change are asked.
-    """
-    try:
-        content = host.read(file.path)
-    except OSError:
-        return False
-    newer = (version for version in (_LAST_LENIENT, NEWEST) if version > library)
-    return any(isinstance(decode_spec(content, file.path, version), Accepted) for version in newer)
-
-
 def file_findings(
     observation: Observation, host: HostTree, wanted: Collection[str]
 ) -> Iterator[Finding]:
     """Yield what is wrong with files and directories; ``wanted`` kinds weigh as errors."""
-    yield from _rejections(observation, host)
+    yield from rejection_findings(observation, host)
     yield from _conflicts(observation, wanted)
     yield from _directories(observation)
     yield from _lint(observation, host, wanted)
-
-
-def _rejections(observation: Observation, host: HostTree) -> Iterator[Finding]:
-    told: dict[tuple[str, str], list[NodeReader]] = {}
-    files: dict[tuple[str, str], SpecFile] = {}
-    for reader in observation.readers:
-        for file in reader.registry.files:
-            if not isinstance(file.outcome, Accepted):
-                key = (file.path, file.outcome.reason)
-                told.setdefault(key, []).append(reader)
-                files[key] = file
-    for (path, reason), readers in told.items():
-        file = files[path, reason]
-        yield _rejection(host, file, reason, readers)
-
-
-def _rejection(host: HostTree, file: SpecFile, reason: str, readers: list[NodeReader]) -> Finding:
-    who = ", ".join(reader.label for reader in readers)
-    owner = file_owner(file.path, "")
-    if isinstance(file.outcome, Crashes):
-        cause, text = Cause.SPEC_REJECTED, f"this file makes {who} crash or hang: {reason}"
-    elif not _is_readable(host, file.path):
-        cause, text = Cause.SPEC_NOT_READABLE, f"not readable for {who}: {reason}"
-    elif rejected_as_too_new(host, file, readers[0].reader.library):
-        cause, text = Cause.SPEC_TOO_NEW_FOR_READER, f"too new for {who}: {reason}"
-    else:
-        cause, text = Cause.SPEC_REJECTED, f"rejected whole by {who}: {reason}"
-    return Finding(
-        cause=cause,
-        severity=Severity.WARNING,
-        message=text,
-        advice=_RESTART.get(owner, "correct the file, or move it out of the directory"),
-        who=Who.COMPONENT if owner in _RESTART else Who.ADMIN,
-        file=file.path,
-    )
-
-
-def _is_readable(host: HostTree, path: str) -> bool:
-    try:
-        host.read(path)
-    except OSError:
-        return False
-    return True
 
 
 def _conflicts(observation: Observation, wanted: Collection[str]) -> Iterator[Finding]:
@@ -150,7 +83,7 @@ def _conflicts(observation: Observation, wanted: Collection[str]) -> Iterator[Fi
 
 
 def _least_official(paths: tuple[str, ...]) -> str:
-    unowned = [path for path in paths if file_owner(path, "") not in _RESTART]
+    unowned = [path for path in paths if file_owner(path, "") not in RESTART]
     return (unowned or list(paths))[-1]
 
 
@@ -170,12 +103,32 @@ def _directories(observation: Observation) -> Iterator[Finding]:
                 key = (directory.path, directory.state)
                 told.setdefault(key, []).append(reader.label)
     yield from _missing_directories(observation)
+    yield from _overfull_directories(observation)
     for (path, state), labels in told.items():
         yield Finding(
             cause=Cause.SPEC_DIR_NOT_READ,
             severity=Severity.WARNING,
             message=_DIRECTORY_TEXTS[state].format(who=", ".join(labels)),
             advice="make it a plain directory of mode 0755, or correct the list of spec directories",
+            who=Who.ADMIN,
+            file=path,
+        )
+
+
+def _overfull_directories(observation: Observation) -> Iterator[Finding]:
+    """Yield the directories that hold more than is looked at (``docs/cdi.md``: the bounds)."""
+    told = {
+        directory.path: directory.detail
+        for reader in observation.readers
+        for directory in reader.registry.directories
+        if directory.was_read and directory.detail
+    }
+    for path, detail in told.items():
+        yield Finding(
+            cause=Cause.UNDETERMINED,
+            severity=Severity.WARNING,
+            message=f"holds more than is looked at: {detail}",
+            advice="move what is no spec file out of it, and merge specs of one kind into one file",
             who=Who.ADMIN,
             file=path,
         )
@@ -266,12 +219,12 @@ def _lint_finding(
 
 def advice_for(path: str, kind: str) -> str:
     """Return the next step that has the file written anew."""
-    return _RESTART.get(file_owner(path, kind), "generate the file anew with the node's nvidia-ctk")
+    return RESTART.get(file_owner(path, kind), "generate the file anew with the node's nvidia-ctk")
 
 
 def who_mends(path: str, kind: str) -> Who:
     """Return whose step that is."""
-    return Who.COMPONENT if file_owner(path, kind) in _RESTART else Who.ADMIN
+    return Who.COMPONENT if file_owner(path, kind) in RESTART else Who.ADMIN
 
 
 def unique_files(observation: Observation) -> Iterable[SpecFile]:

@@ -16,6 +16,14 @@ from gpucdi.host import HostTree
 
 GPUCDI = "gpucdi"
 UNKNOWN_OWNER = "unknown"
+# What has a component write its spec again.
+RESTART = {
+    "toolkit": "restart the toolkit Pod of this node: it writes the file at start",
+    "device-plugin": "restart the device plugin Pod of this node: it writes the file at start",
+    "dra-driver": "restart the DRA driver Pod of this node: it writes the file",
+    "cdi-refresh": "systemctl restart nvidia-cdi-refresh on the host, then read its journal",
+    GPUCDI: "nothing: gpucdi writes the file anew",
+}
 _MARK_LIMIT_BYTES = 4 * 1024 * 1024
 
 
