@@ -222,7 +222,7 @@ async def test_a_version_that_expired_costs_a_list_and_a_watch(scene: Scene) -> 
         lambda intent, _: intents.append(intent),
     )
     task = asyncio.create_task(watch.run())
-    await scene.until(lambda: scene.requests()["list"] == 1 and intents)
+    await scene.until(lambda: scene.server.counts["watch gpucdistatuses"] == 1 and intents)
     scene.server.faults.add(410, verbs=["watch"], times=1)
     scene.server.cut_watches()
     await scene.until(lambda: scene.server.counts["watch gpucdistatuses"] == 2)
@@ -241,7 +241,7 @@ async def test_a_version_that_expired_costs_a_list_and_a_watch(scene: Scene) -> 
 
 
 @pytest.mark.parametrize("code", [401, 409, 429, 500, 503])
-async def test_a_lease_that_cannot_be_renewed_is_tried_once_a_pause(
+async def test_a_lease_that_cannot_be_renewed_is_tried_again_after_a_pause(
     scene: Scene, code: int
 ) -> None:
     met = scene.server.faults.add(code, plurals=["leases"], times=3)
@@ -252,8 +252,10 @@ async def test_a_lease_that_cannot_be_renewed_is_tried_once_a_pause(
     with suppress(asyncio.CancelledError):
         await task
     assert met.met == 3
-    # Cancelled in a request, or in the pause after one.
-    assert scene.requests()["apply"] - len(scene.clock.waits) in {0, 1}
+    # Three refused and one that was not; the server notes a request after its answer, and the next
+    # renewal may be under way. A refused token is read anew once, without a pause.
+    assert scene.requests()["apply"] in {3, 4, 5}
+    assert len(scene.clock.waits) <= scene.requests()["apply"] + 1
     assert all(wait <= 60.0 for wait in scene.clock.waits)
 
 
