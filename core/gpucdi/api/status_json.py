@@ -1,6 +1,7 @@
 """``GpuCdiStatus.status`` from and to JSON.
 
-Owns: field names and bounds. Must not know: how a value comes about, nor who reads it.
+Owns: field names and bounds of the whole, of kinds, findings and repairs; what the node has is in
+``inventory_json``. Must not know: how a value comes about, nor who reads it.
 
 Sizes are bounded here, once: long name lists are cut to :data:`NAMES_SHOWN` with the full count
 beside them, so that a node with 16 GPUs of 7 MIG instances stays below 32 KB.
@@ -14,14 +15,18 @@ from gpucdi.api import fields
 from gpucdi.api.conditions import Condition
 from gpucdi.api.fields import Json
 from gpucdi.api.intent import Hold
+from gpucdi.api.inventory_json import (
+    read_engine,
+    read_gpus,
+    read_handler,
+    write_engine,
+    write_gpus,
+    write_handler,
+)
 from gpucdi.api.status import (
-    EngineStatus,
     FileStatus,
-    GpuDevice,
-    GpuStatus,
     HandlerStatus,
     KindStatus,
-    MigDevice,
     MissingNames,
     NearMiss,
     NodeState,
@@ -34,7 +39,6 @@ NAMES_SHOWN = 16
 FINDINGS_SHOWN = 24
 REPAIRS_SHOWN = 10
 ENGINES_SHOWN = 8
-LISTED = 16
 TEXT_LIMIT = 960
 SUMMARY_LIMIT = 128
 
@@ -49,9 +53,9 @@ def read_status(source: object) -> NodeStatus:
         cause=_cause(source),
         mode=fields.text(source, "mode"),
         hold=_read_hold(hold),
-        gpus=_read_gpus(fields.mapping(source, "gpus")),
-        engines=tuple(_read_engine(item) for item in fields.objects(source, "engines")),
-        handlers=tuple(_read_handler(item) for item in fields.objects(source, "handlers")),
+        gpus=read_gpus(fields.mapping(source, "gpus")),
+        engines=tuple(read_engine(item) for item in fields.objects(source, "engines")),
+        handlers=tuple(read_handler(item) for item in fields.objects(source, "handlers")),
         kinds=tuple(_read_kind(item) for item in fields.objects(source, "kinds")),
         findings=tuple(_read_finding(item) for item in fields.objects(source, "findings")),
         repairs=tuple(_read_repair(item) for item in fields.objects(source, "repairs")),
@@ -78,9 +82,9 @@ def write_status(status: NodeStatus) -> dict[str, Json]:
             "missing": status.missing,
             **_summary_of_runtimes(status.handlers),
         },
-        gpus=_write_gpus(status.gpus),
-        engines=[_write_engine(engine) for engine in status.engines[:ENGINES_SHOWN]],
-        handlers=[_write_handler(handler) for handler in status.handlers],
+        gpus=write_gpus(status.gpus),
+        engines=[write_engine(engine) for engine in status.engines[:ENGINES_SHOWN]],
+        handlers=[write_handler(handler) for handler in status.handlers],
         kinds=[_write_kind(kind) for kind in status.kinds],
         findings=[_write_finding(finding) for finding in status.findings[:FINDINGS_SHOWN]],
         repairs=[_write_repair(repair) for repair in status.repairs[-REPAIRS_SHOWN:]],
@@ -120,130 +124,6 @@ def _write_hold(hold: Hold | None) -> Json:
     if hold is None:
         return None
     return fields.compact(reason=hold.reason, since=hold.since, message=_cut(hold.message))
-
-
-def _read_gpus(source: Mapping[str, object]) -> GpuStatus:
-    return GpuStatus(
-        source=fields.text(source, "source", "none"),
-        driver=fields.text(source, "driver"),
-        cuda=fields.text(source, "cuda"),
-        devices=tuple(_read_gpu(item) for item in fields.objects(source, "devices")),
-    )
-
-
-def _read_gpu(source: Mapping[str, object]) -> GpuDevice:
-    return GpuDevice(
-        uuid=fields.text(source, "uuid"),
-        index=fields.optional_integer(source, "index"),
-        minor=fields.optional_integer(source, "minor"),
-        pci=fields.text(source, "pci"),
-        model=fields.text(source, "model"),
-        mig_enabled=_yes_no(source, "migEnabled"),
-        mig=tuple(
-            MigDevice(
-                uuid=fields.text(item, "uuid"),
-                index=fields.optional_integer(item, "index"),
-                gpu_instance=fields.optional_integer(item, "gi"),
-                compute_instance=fields.optional_integer(item, "ci"),
-            )
-            for item in fields.objects(source, "mig")
-        ),
-    )
-
-
-def _write_gpus(gpus: GpuStatus) -> dict[str, Json]:
-    return fields.compact(
-        source=gpus.source,
-        driver=gpus.driver,
-        cuda=gpus.cuda,
-        devices=[
-            fields.compact(
-                uuid=gpu.uuid,
-                index=gpu.index,
-                minor=gpu.minor,
-                pci=gpu.pci,
-                model=gpu.model,
-                migEnabled=gpu.mig_enabled,
-                mig=[
-                    fields.compact(
-                        uuid=mig.uuid,
-                        index=mig.index,
-                        gi=mig.gpu_instance,
-                        ci=mig.compute_instance,
-                    )
-                    for mig in gpu.mig
-                ],
-            )
-            for gpu in gpus.devices
-        ],
-    )
-
-
-def _read_engine(source: Mapping[str, object]) -> EngineStatus:
-    return EngineStatus(
-        name=fields.text(source, "name"),
-        version=fields.text(source, "version"),
-        cdi_enabled=_yes_no(source, "cdiEnabled"),
-        spec_dirs=fields.texts(source, "specDirs"),
-        library=fields.text(source, "library"),
-    )
-
-
-def _write_engine(engine: EngineStatus) -> dict[str, Json]:
-    return fields.compact(
-        name=engine.name,
-        version=engine.version,
-        cdiEnabled=engine.cdi_enabled,
-        specDirs=list(engine.spec_dirs[:LISTED]),
-        library=engine.library,
-    )
-
-
-def _yes_no(source: Mapping[str, object], key: str) -> bool | None:
-    found = source.get(key)
-    return found if isinstance(found, bool) else None
-
-
-def _read_handler(source: Mapping[str, object]) -> HandlerStatus:
-    return HandlerStatus(
-        name=fields.text(source, "name"),
-        engine=fields.text(source, "engine"),
-        binary=fields.text(source, "binary"),
-        config=fields.text(source, "config"),
-        toolkit=fields.text(source, "toolkit"),
-        mode=fields.text(source, "mode"),
-        default_kind=fields.text(source, "defaultKind"),
-        spec_dirs=fields.texts(source, "specDirs"),
-        library=fields.text(source, "library"),
-        is_default=fields.boolean(source, "default"),
-        is_nvidia=_yes_no(source, "nvidia"),
-        driver_root=fields.text(source, "driverRoot"),
-        annotation_prefixes=fields.texts(source, "annotationPrefixes"),
-        pod_annotations=fields.texts(source, "podAnnotations"),
-        accept_env=_yes_no(source, "acceptEnv"),
-        accept_mounts=_yes_no(source, "acceptMounts"),
-    )
-
-
-def _write_handler(handler: HandlerStatus) -> dict[str, Json]:
-    return fields.compact(
-        name=handler.name,
-        engine=handler.engine,
-        binary=handler.binary,
-        config=handler.config,
-        toolkit=handler.toolkit,
-        mode=handler.mode,
-        defaultKind=handler.default_kind,
-        specDirs=list(handler.spec_dirs),
-        library=handler.library,
-        default=handler.is_default or None,
-        nvidia=handler.is_nvidia,
-        driverRoot=handler.driver_root,
-        annotationPrefixes=list(handler.annotation_prefixes[:LISTED]),
-        podAnnotations=list(handler.pod_annotations[:LISTED]),
-        acceptEnv=handler.accept_env,
-        acceptMounts=handler.accept_mounts,
-    )
 
 
 def _read_kind(source: Mapping[str, object]) -> KindStatus:
