@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.lab import driver
+from tests.lab import base_image, driver
 from tests.lab.oracle import build as oracle
 from tests.lab.programs import (
     DEBIAN_PACKAGES,
@@ -38,6 +38,7 @@ def main() -> int:
     failed += [f"oracle-{version}" for version in oracle.VERSIONS if not ensure_oracle(version)]
     try:
         say(f"stub libnvidia-ml.so.1 in {driver.compile_stub()}")
+        say(f"base image: in {base_image.ensure().archive.parent}")
     except ProgramMissingError as missing:
         say(str(missing))
     if failed:

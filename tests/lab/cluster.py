@@ -28,6 +28,7 @@ from tests.lab.node import Node, NodeProcess
 IMAGE = "docker.io/library/busybox:lab"
 START_SECONDS = 120.0
 WAIT_SECONDS = 60.0
+IMPORT_SECONDS = 600.0
 _POLL_SECONDS = 0.05
 _FOREVER = ("sleep", "2147483647")
 _HTTP_OK, _HTTP_NOT_FOUND = 200, 404
@@ -218,7 +219,8 @@ class Cluster:
         return self._import(archive).returncode == 0
 
     def _import(self, archive: Path) -> subprocess.CompletedProcess[str]:
-        return self.host.run(["ctr", "-n", "k8s.io", "image", "import", archive])
+        command = ["ctr", "-n", "k8s.io", "image", "import", str(archive)]
+        return self.host.run(command, timeout=IMPORT_SECONDS)
 
     def _wait_for_default_account(self, namespace: str) -> None:
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"

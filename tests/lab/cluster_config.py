@@ -1,6 +1,6 @@
 """What each program of the lab's cluster is told: ports, network, credentials, flags.
 
-Owns: the command lines and files of a one-node cluster on loopback that a small machine can run
+Owns: the command lines and files of a one-node cluster that a small machine can run
 (cgroup v1 or v2, no CAP_SYS_RESOURCE, no systemd). Must not know: how programs are started.
 """
 
@@ -25,9 +25,7 @@ PAUSE_IMAGE = "localhost/pause:lab"
 CONTAINERD_VERSION = "2.4.2"
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 _KUBELET_CONFIG = "/var/lib/kubelet/config.yaml"
-_SERVICE_RANGE = "10.96.0.0/16"
-_API_SERVICE = "10.96.0.1"
-_PORTS_NEEDED, _FIRST_PORT, _PORT_RANGE = 5, 20000, 12000
+_PORTS_NEEDED, _FIRST_PORT, _PORT_RANGE = 4, 20000, 12000
 
 
 class ClusterConfig:
@@ -37,7 +35,7 @@ class ClusterConfig:
         """Write credentials into ``folder`` and choose ports and a network that are free."""
         self.ports = _Ports()
         self.network = _Network()
-        self.api_url = f"https://127.0.0.1:{self.ports.api}"
+        self.api_url = f"https://{self.network.api_address}"
         self.authority = pki.Authority(folder)
         self.admin = self.authority.issue("admin", "lab-admin", "system:masters")
         self.kubeconfig = self.authority.kubeconfig(self.admin, self.api_url)
@@ -91,20 +89,22 @@ class ClusterConfig:
         ]
 
     def _apiserver(self) -> list[str]:
-        hosts = ["127.0.0.1", "localhost", "kubernetes.default.svc", _API_SERVICE]
+        address = self.network.api_address
+        hosts = [address, "localhost", "kubernetes.default.svc"]
         serving = self.authority.issue("apiserver", "kube-apiserver", hosts=hosts)
         return [
             f"--etcd-servers=http://127.0.0.1:{self.ports.etcd}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            f"--secure-port={self.ports.api}",
+            # The address and port of the Service `kubernetes`: Pods reach it without a kube-proxy.
+            f"--bind-address={address}",
+            f"--advertise-address={address}",
+            "--secure-port=443",
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",
             f"--client-ca-file={self.authority.certificate}",
             f"--service-account-key-file={self._accounts_key}",
             f"--service-account-signing-key-file={self._accounts_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-cluster-ip-range={_SERVICE_RANGE}",
+            f"--service-cluster-ip-range={self.network.services}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
@@ -198,22 +198,29 @@ class _Ports:
             with contextlib.suppress(OSError), socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
                 chosen.add(port)
-        self.etcd, self.etcd_peer, self.api, self.kubelet, self.kubelet_healthz = chosen
+        self.etcd, self.etcd_peer, self.kubelet, self.kubelet_healthz = chosen
 
 
 class _Network:
-    """A bridge of its own for the Pods; its address is the node's, which may not be loopback."""
+    """A bridge of its own for the Pods; its address is the node's, which may not be loopback.
+
+    The subnet's upper half is for Services. The first of them is the API server's, by Kubernetes'
+    own rule, and the bridge has that address, too.
+    """
 
     def __init__(self) -> None:
         self.bridge = f"gpucdi{secrets.token_hex(3)}"
         self.subnet = _unused_subnet()
-        self.gateway = str(next(self.subnet.hosts()))
+        self.pods, self.services = self.subnet.subnets()
+        self.gateway = str(next(self.pods.hosts()))
+        self.api_address = str(next(self.services.hosts()))
 
     def commands(self) -> Sequence[Sequence[str]]:
         """The commands that make the bridge; the node's end removes it."""
         return (
             ["ip", "link", "add", self.bridge, "type", "bridge"],
-            ["ip", "address", "add", f"{self.gateway}/{self.subnet.prefixlen}", "dev", self.bridge],
+            ["ip", "address", "add", f"{self.gateway}/{self.pods.prefixlen}", "dev", self.bridge],
+            ["ip", "address", "add", f"{self.api_address}/32", "dev", self.bridge],
             ["ip", "link", "set", self.bridge, "up"],
         )
 
@@ -221,7 +228,7 @@ class _Network:
         """The CNI configuration that puts Pods on the bridge."""
         ipam = {
             "type": "host-local",
-            "ranges": [[{"subnet": str(self.subnet)}]],
+            "ranges": [[{"subnet": str(self.pods)}]],
             "routes": [{"dst": "0.0.0.0/0"}],
         }
         bridge = {"type": "bridge", "bridge": self.bridge, "isGateway": True, "ipam": ipam}

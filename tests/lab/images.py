@@ -1,4 +1,4 @@
-"""Container images made on the spot from busybox, so that no registry is asked.
+"""Container images made on the spot, so that no registry is asked.
 
 Owns: the OCI image layout as a tar archive (opencontainers/image-spec image-layout.md). Must not
 know: who loads it.
@@ -30,13 +30,21 @@ def write_image(path: Path, name: str, command: Sequence[str]) -> Path:
 
     ``name`` is the full reference that containerd stores, such as ``docker.io/library/busybox:lab``.
     """
-    layer = _layer()
+    settings = {"Env": ["PATH=/bin:/sbin:/usr/bin"], "Cmd": list(command)}
+    return write_archive(path, name, _layer(), settings)
+
+
+def write_archive(path: Path, name: str, layer: bytes, settings: Mapping[str, object]) -> Path:
+    """Write an image of one layer, an uncompressed tar; return ``path``.
+
+    ``settings`` are those of a container (opencontainers/image-spec config.md, ``config``).
+    """
     blobs: dict[str, bytes] = {}
     layer_descriptor = _add(blobs, layer, "application/vnd.oci.image.layer.v1.tar")
     config = {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
-        "config": {"Env": ["PATH=/bin:/sbin:/usr/bin"], "Cmd": list(command)},
+        "config": settings,
         "rootfs": {"type": "layers", "diff_ids": [layer_descriptor["digest"]]},
     }
     manifest = {
