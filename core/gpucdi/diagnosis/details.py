@@ -39,6 +39,7 @@ REQUEST_WORDS = _words(
     (r"device error: (GPU|MIG)-[0-9a-f-]+: unknown device", Cause.STALE_UUID),
     (r"device error: \S+: unknown device", Cause.UNKNOWN_DEVICE),
     (r"MIG handle by index: Not Found", Cause.MIG_LAYOUT_CHANGED),
+    (r"no MIG devices configured|more than one MIG device type", Cause.MIG_LAYOUT_CHANGED),
     (r"handle from index: Invalid Argument", Cause.UNKNOWN_DEVICE),
     (r"IMEX channel \d+ not found|failed to stat CDI host device", Cause.DEVICE_NODE_MISSING),
 )
@@ -49,6 +50,7 @@ HOOK_WORDS = _words(
     (r"exceeds the maximum supported|set memory limits", Cause.MEMORY_LIMIT_REJECTED),
     (r"apply-cuda-memory-limits", Cause.MEMORY_LIMIT_REJECTED),
 )
+CLAIM_WORDS = _words((r"PrepareCompleted state", Cause.DRA_CLAIM_SPEC_LOST))
 WRITE_WORDS = _words(
     (r"read-only file system|permission denied|no space left|mkdir", Cause.SPEC_DIR_MISSING),
 )

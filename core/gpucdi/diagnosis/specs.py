@@ -146,7 +146,9 @@ def prepare_failed(case: Case) -> Verdict:
             HIGH,
             quoted(case),
         )
-    cause = details.first(failure.detail, details.DRIVER_WORDS, details.WRITE_WORDS)
+    cause = details.first(
+        failure.detail, details.CLAIM_WORDS, details.DRIVER_WORDS, details.WRITE_WORDS
+    )
     return Verdict(
         cause or Cause.UNDETERMINED,
         f"The DRA driver could not prepare the claim: {innermost(failure.detail)}.",

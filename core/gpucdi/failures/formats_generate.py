@@ -38,6 +38,15 @@ GENERATORS: tuple[Format, ...] = (
     Format(
         "M37",
         _Y.GENERATE_FAILED,
+        spaced(
+            r"(?P<detail>device \S+ has no MIG devices configured"
+            r"|more than one MIG device type present on node)"
+        ),
+        _S.GENERATE,
+    ),
+    Format(
+        "M37",
+        _Y.GENERATE_FAILED,
         spaced(r"(?P<detail>unsupported device id(?:: \S+?)?)(?=[\"\s]|$)"),
         _S.UNKNOWN,
         usually=_S.GENERATE,
@@ -102,6 +111,7 @@ GENERATORS: tuple[Format, ...] = (
         spaced(
             r"creating a null CDI handler"
             r"|CDI --device-list-strategy options are only supported on NVML-based systems"
+            r"|Incompatible strategy detected|invalid device discovery strategy"
         ),
         _S.GENERATE,
     ),
@@ -138,6 +148,12 @@ CLAIMS: tuple[Format, ...] = (
         "M15",
         _Y.PREPARE_FAILED,
         spaced(r"DRA driver (?P<subject>\S+) is not registered(?P<detail>)"),
+        _S.PREPARE,
+    ),
+    Format(
+        "M15",
+        _Y.PREPARE_FAILED,
+        spaced(r"(?P<detail>claims in PrepareCompleted state are not supported[^\n]{0,120})"),
         _S.PREPARE,
     ),
     Format(

@@ -11,11 +11,19 @@ Sources: opencontainers/runc ``libcontainer/{rootfs_linux,container_linux}.go``,
 
 from __future__ import annotations
 
+import re
+
 from gpucdi.failures.formats import DETAIL, PATH, QUOTE, Format, spaced
 from gpucdi.failures.model import EngineFamily, Resolver, Stage, Symptom
 
 _E, _R, _S, _Y = EngineFamily, Resolver, Stage, Symptom
 _HOOK = r"(?:prestart |createRuntime |createContainer |startContainer |poststart |poststop )?hook"
+
+
+def _of_gpu_files(row: str, symptom: Symptom, pattern: re.Pattern[str]) -> Format:
+    """Return a row that counts as CDI by what its path or subject is, usually told at a start."""
+    return Format(row, symptom, pattern, _S.UNKNOWN, gpu_only=True, usually=_S.START)
+
 
 # Before any row about hooks: legacy mode is itself a hook, and its text is not about CDI.
 LEGACY: tuple[Format, ...] = (
@@ -77,7 +85,7 @@ HOOKS: tuple[Format, ...] = (
         _Y.HOOK_FAILED,
         spaced(
             rf"(?:error )?(?:[Rr]unning )?{_HOOK} (?:#\d+|\d+ caused)[:\" ]*"
-            rf"(?:error running hook: )?exit status \d+,?"
+            rf"(?:error running hook: )?(?:exit status \d+|signal: \w+),?"
             rf"(?: stdout: [^\n]{{0,200}}?,?)?(?: stderr:)?{DETAIL}"
         ),
         _S.UNKNOWN,
@@ -133,48 +141,33 @@ MOUNTS: tuple[Format, ...] = (
         _S.UNKNOWN,
         usually=_S.START,
     ),
-    Format(
+    _of_gpu_files(
         "M55",
         _Y.IDMAP_FAILED,
         spaced(
             r"error creating device nodes: mount (?P<path>/[^\s:]+):\S+ \(via [^()]*\)"
             r"(?:, flags: \w+)?: (?P<detail>[a-z\x20]+)"
         ),
-        _S.UNKNOWN,
-        gpu_only=True,
-        usually=_S.START,
     ),
-    Format(
+    _of_gpu_files(
         "M18",
         _Y.MOUNT_FAILED,
         spaced(rf"failed to fulfil mount request: open {PATH}:? (?P<detail>[a-z\x20]+)"),
-        _S.UNKNOWN,
-        gpu_only=True,
-        usually=_S.START,
     ),
-    Format(
+    _of_gpu_files(
         "M18",
         _Y.MOUNT_FAILED,
         spaced(rf"error mounting {PATH}(?P<detail>[^\n]{{0,400}})"),
-        _S.UNKNOWN,
-        gpu_only=True,
-        usually=_S.START,
     ),
-    Format(
+    _of_gpu_files(
         "M17b",
         _Y.MOUNT_FAILED,
         spaced(rf"error stat'ing file {PATH}:? (?P<detail>No such file or directory)"),
-        _S.UNKNOWN,
-        gpu_only=True,
-        usually=_S.START,
     ),
-    Format(
+    _of_gpu_files(
         "M17",
         _Y.MOUNT_FAILED,
         spaced(rf"cannot stat {PATH}:? (?P<detail>No such file or directory)"),
-        _S.UNKNOWN,
-        gpu_only=True,
-        usually=_S.START,
     ),
     Format(
         "M17c",

@@ -51,4 +51,5 @@ def lost_claim(case: Case) -> Iterator[Advice]:
         return
     yield _RECREATE
     vendors = {kind.partition("/")[0] for kind in case.failure.kinds}
-    yield _UPGRADE if not vendors or vendors & set(DRA_VENDORS) else _UPGRADE_OTHER
+    by_nvidia = finding is not None or bool(vendors & set(DRA_VENDORS))
+    yield _UPGRADE if by_nvidia else _UPGRADE_OTHER

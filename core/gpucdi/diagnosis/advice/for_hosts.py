@@ -2,26 +2,19 @@
 
 Owns: the standing advice of those causes. Must not know: the Pod or node it is given for.
 
-Sources: NVIDIA/nvidia-container-toolkit, NVIDIA/gpu-operator and NVIDIA/k8s-device-plugin option
-names and systemd units; containerd, cri-o, moby and podman configuration keys.
+Sources: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-ctk`` and its systemd units; option names of
+NVIDIA/gpu-operator, NVIDIA/k8s-device-plugin and Project-HAMi/HAMi.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpucdi.diagnosis.advice.shared import ALIGN, REFRESH
 from gpucdi.diagnosis.model import Advice, BlastRadius
 from gpucdi.findings import Cause, Who
 
 _B, _W = BlastRadius, Who
-_REFRESH = Advice(
-    "generate the host's spec anew with nvidia-cdi-refresh",
-    _B.FILE,
-    _W.ADMIN,
-    command="systemctl restart nvidia-cdi-refresh.service",
-    valid_for="toolkit packages 1.18 and newer on the host",
-    kind="nvidia.com/gpu",
-)
 _GENERATE = Advice(
     "generate the spec anew with the node's own nvidia-ctk, into the file that is stale",
     _B.FILE,
@@ -35,9 +28,6 @@ _OWNER = Advice(
     "driver Pod): it writes its spec at start",
     _B.NODE,
     _W.COMPONENT,
-)
-_ALIGN = Advice(
-    "use one version of the NVIDIA Container Toolkit for everything on the node", _B.NODE, _W.ADMIN
 )
 
 FOR_HOSTS: Mapping[Cause, tuple[Advice, ...]] = {
@@ -92,12 +82,12 @@ FOR_HOSTS: Mapping[Cause, tuple[Advice, ...]] = {
             "let the driver create its device nodes", _B.NOTHING, _W.ADMIN, command="nvidia-smi"
         ),
         _OWNER,
-        _REFRESH,
+        REFRESH,
         _GENERATE,
     ),
-    Cause.DEVICE_NUMBER_CHANGED: (_OWNER, _REFRESH, _GENERATE),
-    Cause.MOUNT_SOURCE_MISSING: (_OWNER, _REFRESH, _GENERATE),
-    Cause.FOREIGN_SPEC_STALE: (_OWNER, _REFRESH, _GENERATE),
+    Cause.DEVICE_NUMBER_CHANGED: (_OWNER, REFRESH, _GENERATE),
+    Cause.MOUNT_SOURCE_MISSING: (_OWNER, REFRESH, _GENERATE),
+    Cause.FOREIGN_SPEC_STALE: (_OWNER, REFRESH, _GENERATE),
     Cause.HOOK_MISSING: (
         Advice(
             "tell the component that writes the spec where the hook is on the host "
@@ -114,7 +104,7 @@ FOR_HOSTS: Mapping[Cause, tuple[Advice, ...]] = {
         Advice("install the hook at the path that the spec names", _B.NODE, _W.ADMIN),
     ),
     Cause.HOOK_TOO_OLD: (
-        _ALIGN,
+        ALIGN,
         Advice(
             "generate the spec without the hook that the older program does not know "
             "(--disable-hook)",
@@ -165,7 +155,7 @@ FOR_HOSTS: Mapping[Cause, tuple[Advice, ...]] = {
             command="nvidia-smi",
         ),
         _OWNER,
-        _REFRESH,
+        REFRESH,
     ),
     Cause.DRIVER_MISMATCH: (
         Advice(
@@ -216,6 +206,6 @@ FOR_HOSTS: Mapping[Cause, tuple[Advice, ...]] = {
             "--load-kernel-modules && nvidia-smi",
         ),
         _OWNER,
-        _REFRESH,
+        REFRESH,
     ),
 }

@@ -2,30 +2,20 @@
 
 Owns: the standing advice of those causes. Must not know: the Pod or node it is given for.
 
-Sources: NVIDIA/nvidia-container-toolkit, NVIDIA/gpu-operator and NVIDIA/k8s-device-plugin option
-names and systemd units; containerd, cri-o, moby and podman configuration keys.
+Sources: NVIDIA/gpu-operator and NVIDIA/k8s-device-plugin option names; containerd, cri-o, moby and
+podman configuration keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpucdi.diagnosis.advice.shared import ALIGN, REFRESH
 from gpucdi.diagnosis.model import Advice, BlastRadius
 from gpucdi.findings import Cause, Who
 
 _B, _W = BlastRadius, Who
-_REFRESH = Advice(
-    "generate the host's spec anew with nvidia-cdi-refresh",
-    _B.FILE,
-    _W.ADMIN,
-    command="systemctl restart nvidia-cdi-refresh.service",
-    valid_for="toolkit packages 1.18 and newer on the host",
-    kind="nvidia.com/gpu",
-)
 _RECREATE = Advice("recreate the Pod, so that it is given a GPU that exists", _B.POD, _W.USER)
-_ALIGN = Advice(
-    "use one version of the NVIDIA Container Toolkit for everything on the node", _B.NODE, _W.ADMIN
-)
 _LOOK = Advice(
     "look at the node: its handlers, spec files and GPUs",
     _B.NOTHING,
@@ -57,7 +47,7 @@ FOR_REQUESTS: Mapping[Cause, tuple[Advice, ...]] = {
             _B.NODE,
             _W.COMPONENT,
         ),
-        _REFRESH,
+        REFRESH,
         _RECREATE,
     ),
     Cause.JIT_GENERATION_FAILED: (
@@ -88,7 +78,7 @@ FOR_REQUESTS: Mapping[Cause, tuple[Advice, ...]] = {
         ),
     ),
     Cause.VOID_MOUNT_SKEW: (
-        _ALIGN,
+        ALIGN,
         Advice(
             "set accept-nvidia-visible-devices-as-volume-mounts=false in the config.toml of the "
             "handler",
