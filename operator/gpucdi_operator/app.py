@@ -164,6 +164,9 @@ class Operator:
                     leading.result()
             finally:
                 self.metrics.leader.set(0)
+                # What only a leader learns would stand there for ever.
+                self.metrics.breaker.clear()
+                self.rights.forget()
                 await _cancelled(leading, deposed)
 
     async def _elected(self, *, wanted: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -74,6 +75,7 @@ class Governor:
     async def look(self) -> None:
         """Rule over every node and publish what came of it."""
         groups = self._groups()
+        self._forget_gone()
         for name, record in list(self.store.policies.items()):
             await self._step(record, groups.get(name, Group()))
         for name, group in groups.items():
@@ -82,6 +84,13 @@ class Governor:
         await self._tell_of_labels()
         for name, record in list(self.store.policies.items()):
             await self._publish(record, groups.get(name, Group()), record.breaker)
+
+    def _forget_gone(self) -> None:
+        for name in self._published.keys() - self.store.policies.keys():
+            del self._published[name]
+            self._turns.pop(name, None)
+            with suppress(KeyError):
+                self.metrics.breaker.remove(name)
 
     def _groups(self) -> dict[str, Group]:
         policies = [record.policy for record in self.store.policies.values()]

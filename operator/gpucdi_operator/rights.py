@@ -42,6 +42,12 @@ class Rights:
         """Tell whether the last attempt was refused."""
         return feature in self._refused_at
 
+    def forget(self) -> None:
+        """Say nothing more: another replica leads and finds out for itself."""
+        self._refused_at.clear()
+        for feature in Feature:
+            self.metrics.rights_missing.labels(feature.value).set(0)
+
     def check(self, feature: Feature) -> None:
         """Raise ``Forbidden`` without a request while a refusal is fresh."""
         at = self._refused_at.get(feature)

@@ -7,30 +7,42 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 from tests.controller.scene import Scene
 from tests.fakeapi.server import FakeApi, serving
 
-from gpucdi_kube import Credentials
+from gpucdi_kube import Clock, Credentials
 from gpucdi_operator.app import Operator
 from gpucdi_operator.options import Options, Timing
 
+HERE = Path(__file__).parent
 Eventually: TypeAlias = Callable[..., Awaitable[None]]
 Start: TypeAlias = Callable[..., AbstractAsyncContextManager[Operator]]
 
-# The real proportions, faster.
+# How long a test waits for what must come. On a machine ten times slower it comes as well.
+PATIENCE_S = 120.0
+TEST_S = 400
+# Faster than in life; the Lease alone is not, so that a slow machine does not lose it.
 QUICK = Timing(
-    lease_s=3.0,
+    lease_s=15.0,
     renew_s=0.3,
-    fence_margin_s=1.0,
+    fence_margin_s=3.0,
     lease_sweep_s=0.3,
     missing_lease_s=30.0,
     pod_get_s=0.3,
     pod_recheck_s=0.3,
     governor_s=0.5,
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder the time that their patience may take."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_S))
 
 
 WATCHED = ("nodes", "gpucdistatuses", "gpucdipolicies", "events", "runtimeclasses")
@@ -49,7 +61,7 @@ def scene(api: FakeApi) -> Scene:
     return made
 
 
-async def waiting(holds: Callable[[], object], within_s: float = 15.0) -> None:
+async def waiting(holds: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Return as soon as ``holds`` is true; fail when it takes too long."""
     deadline = asyncio.get_running_loop().time() + within_s
     while not holds():
@@ -65,12 +77,20 @@ def eventually() -> Eventually:
 @pytest.fixture
 def start(api: FakeApi) -> Start:
     @asynccontextmanager
-    async def run(identity: str = "replica-1", **timing: float) -> AsyncIterator[Operator]:
-        options = Options(http="127.0.0.1:0", identity=identity, timing=replace(QUICK, **timing))
-        operator = Operator(options, Credentials(api.url))
+    async def run(
+        identity: str = "replica-1", clock: Clock | None = None, **timing: float
+    ) -> AsyncIterator[Operator]:
+        options = Options(
+            http="127.0.0.1:0",
+            identity=identity,
+            requests_per_second=2000.0,
+            burst=2000.0,
+            timing=replace(QUICK, **timing),
+        )
+        operator = Operator(options, Credentials(api.url), clock)
         task = asyncio.create_task(operator.run())
         ready = asyncio.create_task(_ready(operator, api))
-        await asyncio.wait({task, ready}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, ready}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         try:
             if task.done():
                 task.result()
@@ -80,7 +100,7 @@ def start(api: FakeApi) -> Start:
             ready.cancel()
             operator.stop()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait_for(task, 20)
+                await asyncio.wait_for(task, PATIENCE_S)
 
     return run
 

@@ -223,13 +223,13 @@ async def test_a_repair_label_that_nobody_can_read_holds_the_node_and_is_told_on
     scene.agent_says("n1", node_status(drifted=True))
     scene.policy("p")
     async with start():
-        await eventually(lambda: "hold" in scene.spec("n1")["repair"], 60)
+        await eventually(lambda: "hold" in scene.spec("n1")["repair"])
         assert scene.spec("n1")["repair"]["hold"]["reason"] == "RepairLabelUnreadable"
-        await eventually(lambda: scene.events("RepairLabelUnreadable"), 60)
+        await eventually(lambda: scene.events("RepairLabelUnreadable"))
     async with start("replica-2") as operator:
-        await eventually(lambda: operator.nodes.rulings, 60)
+        await eventually(lambda: operator.nodes.rulings)
         scene.node("n1", labels={label: "off"})
-        await eventually(lambda: scene.spec("n1")["repair"] == {"mode": "Off"}, 60)
+        await eventually(lambda: scene.spec("n1")["repair"] == {"mode": "Off"})
     told = scene.events("RepairLabelUnreadable")
     assert len(told) == 1
     assert "gpucdi.io/repair=disabled: write auto, observe or off" in told[0]["message"]
@@ -251,10 +251,10 @@ async def test_a_bad_roll_out_stops_repairs_once_and_says_so(
         return sum(spec.get("hold", {}).get("reason") == "BreakerOpen" for spec in specs)
 
     async with start():
-        await eventually(lambda: scene.spec("n099")["repair"]["mode"] == "Auto", 30)
+        await eventually(lambda: scene.spec("n099")["repair"]["mode"] == "Auto")
         for number in range(bad):
             scene.agent_says(f"n{number:03d}", fresh(drifted=True))
-        await eventually(lambda: held() == count, 30)
+        await eventually(lambda: held() == count)
         await asyncio.sleep(1)
     stopped = scene.events("RepairsStopped")
     assert len(stopped) == 1
@@ -266,4 +266,10 @@ async def test_a_bad_roll_out_stops_repairs_once_and_says_so(
         await eventually(lambda: operator.elector.is_leader)
         await asyncio.sleep(1.5)
         assert held() == count
+        shown = operator.metrics.text
+        await eventually(lambda: b'gpucdi_breaker_open{policy="p"} 1.0' in shown())
+        api.remove("gpucdipolicies", "p")
+        await eventually(lambda: held() == 0)
+        await eventually(lambda: b'gpucdi_breaker_open{policy="p"}' not in shown())
+    assert b"gpucdi_operator_leader 0.0" in shown()
     assert len(scene.events("RepairsStopped")) == 1

@@ -22,7 +22,6 @@ from gpucdi_operator.uninstall import uninstall
 KEY = "gpucdi.io/unresolvable"
 OURS = {"key": KEY, "effect": "NoSchedule"}
 OTHER = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-WITHIN_S = 60.0
 
 
 def policy(percent: int = 20, taint: str = "NoSchedule") -> Policy:
@@ -123,12 +122,12 @@ async def test_a_drifted_node_is_tainted_and_the_taint_goes_when_it_resolves(
     scene.policy("p", taint="NoSchedule")
     async with start():
         scene.agent_says("n0", node_status(drifted=True))
-        await eventually(lambda: tainted(api) == {"n0"}, WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0"})
         assert taints(api, "n0") == [OTHER, OURS]
-        await eventually(lambda: condition(api).get("reason") == "Enabled", WITHIN_S)
-        await eventually(lambda: counted(api)["tainted"] == 1, WITHIN_S)
+        await eventually(lambda: condition(api).get("reason") == "Enabled")
+        await eventually(lambda: counted(api)["tainted"] == 1)
         scene.agent_says("n0", node_status(drifted=False))
-        await eventually(lambda: tainted(api) == set(), WITHIN_S)
+        await eventually(lambda: tainted(api) == set())
         assert taints(api, "n0") == [OTHER]
 
 
@@ -138,10 +137,10 @@ async def test_a_taint_that_somebody_removed_is_put_again(
     nodes(scene, 5, drifted=1)
     scene.policy("p", taint="NoSchedule")
     async with start():
-        await eventually(lambda: tainted(api) == {"n0"}, WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0"})
         scene.node("n0", labels={"zone": "a"})
         assert tainted(api) == set()
-        await eventually(lambda: tainted(api) == {"n0"}, WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0"})
 
 
 @pytest.mark.parametrize("ending", ["dropped", "deleted", "unselected", "status gone"])
@@ -152,7 +151,7 @@ async def test_the_taint_goes_with_what_it_rested_on(
     selector = {"matchLabels": {"zone": "a"}}
     scene.policy("p", taint="NoSchedule", nodeSelector=selector)
     async with start():
-        await eventually(lambda: tainted(api) == {"n0"}, WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0"})
         match ending:
             case "dropped":
                 scene.policy("p", taint="None", nodeSelector=selector)
@@ -164,7 +163,7 @@ async def test_the_taint_goes_with_what_it_rested_on(
                 api.put("nodes", {**body, "metadata": meta})
             case "status gone":
                 api.remove("gpucdistatuses", "n0")
-        await eventually(lambda: tainted(api) == set(), WITHIN_S)
+        await eventually(lambda: tainted(api) == set())
 
 
 async def test_a_fleet_that_drifts_as_one_is_tainted_up_to_the_bound_only(
@@ -174,11 +173,11 @@ async def test_a_fleet_that_drifts_as_one_is_tainted_up_to_the_bound_only(
     breaker = {"percent": 20, "minNodes": 50}
     scene.policy("p", taint="NoSchedule", repair={"breaker": breaker})
     async with start():
-        await eventually(lambda: condition(api).get("reason") == "LimitReached", WITHIN_S)
+        await eventually(lambda: condition(api).get("reason") == "LimitReached")
         assert "6 nodes are drifted; at most 2 of 10" in condition(api)["message"]
-        await eventually(lambda: tainted(api) == {"n0", "n1"}, WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0", "n1"})
         scene.agent_says("n0", node_status(drifted=False))
-        await eventually(lambda: tainted(api) == {"n1", "n2"}, WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n1", "n2"})
 
 
 async def test_a_writer_who_is_faster_is_not_overwritten(
@@ -189,7 +188,7 @@ async def test_a_writer_who_is_faster_is_not_overwritten(
     async with start():
         fault = api.faults.add(409, verbs=["patch"], plurals=["nodes"], times=3)
         scene.agent_says("n0", node_status(drifted=True))
-        await eventually(lambda: tainted(api) == {"n0"}, WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0"})
     assert fault.met == 3
 
 
@@ -207,11 +206,11 @@ async def test_without_the_right_the_policy_says_what_to_grant_and_everything_el
     )
     async with start() as operator:
         scene.agent_says("n0", node_status(drifted=True))
-        await eventually(lambda: condition(api).get("reason") == "RightMissing", WITHIN_S)
+        await eventually(lambda: condition(api).get("reason") == "RightMissing")
         assert "--clusterrole=gpucdi-operator-taints" in condition(api)["message"]
         scene.agent_says("n1", node_status(drifted=True))
-        await eventually(lambda: (scene.condition("n1") or {}).get("status") == "True", WITHIN_S)
-        await eventually(lambda: (scene.condition("n0") or {}).get("status") == "True", WITHIN_S)
+        await eventually(lambda: (scene.condition("n1") or {}).get("status") == "True")
+        await eventually(lambda: (scene.condition("n0") or {}).get("status") == "True")
         assert operator.metrics.rights_missing.labels("taints")._value.get() == 1
 
 
@@ -221,8 +220,8 @@ async def test_uninstall_takes_condition_and_taint_and_leaves_the_rest(
     nodes(scene, 5, drifted=1)
     scene.policy("p", taint="NoSchedule")
     async with start():
-        await eventually(lambda: tainted(api) == {"n0"}, WITHIN_S)
-        await eventually(lambda: all(scene.condition(f"n{i}") for i in range(5)), WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0"})
+        await eventually(lambda: all(scene.condition(f"n{i}") for i in range(5)))
     body = api.find("nodes", "n0") or {}
     api.put("nodes", {**body, "spec": {"taints": [*taints(api, "n0"), OTHER]}})
     client = HttpKubeApi(Credentials(api.url))
@@ -239,8 +238,8 @@ async def test_uninstall_without_the_right_to_taints_removes_the_conditions_and_
     nodes(scene, 5, drifted=1)
     scene.policy("p", taint="NoSchedule")
     async with start():
-        await eventually(lambda: tainted(api) == {"n0"}, WITHIN_S)
-        await eventually(lambda: all(scene.condition(f"n{i}") for i in range(5)), WITHIN_S)
+        await eventually(lambda: tainted(api) == {"n0"})
+        await eventually(lambda: all(scene.condition(f"n{i}") for i in range(5)))
     api.authorizer = lambda _user, target: target.verb != "patch"
     client = HttpKubeApi(Credentials(api.url))
     with pytest.raises(Forbidden):
