@@ -15,6 +15,7 @@ from tests.fakeapi.controlplane import ROOT
 
 from gpucdi_agent.metrics import Metrics as AgentMetrics
 from gpucdi_operator.metrics import Metrics as OperatorMetrics
+from gpucdi_operator.restarts import Why
 
 MONITORING = ROOT / "manifests" / "monitoring"
 CASES = Path(__file__).parent / "alerts" / "rules_test.yaml"
@@ -69,6 +70,24 @@ def test_every_metric_of_a_rule_exists_in_the_code() -> None:
     named = {name for rule in rules() for name in re.findall(r"\bgpucdi_[a-z_]+\b", rule["expr"])}
     # A label-less family without samples still has its name.
     assert named - known == set()
+
+
+def test_the_document_lists_every_metric_of_the_operator() -> None:
+    text = (ROOT / "docs" / "operator.md").read_text()
+    table = text.partition("\n## Metrics\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"`(gpucdi_[a-z_]+)", table))
+    kept = OperatorMetrics().registry.collect()
+    made = {f"{item.name}_total" if item.type == "counter" else item.name for item in kept}
+    assert listed == made
+
+
+def test_every_series_whose_labels_are_known_begins_with_zero() -> None:
+    kept = {item.name: item for item in OperatorMetrics().registry.collect()}
+    # Which policies there are is not known beforehand.
+    empty = {name for name, item in kept.items() if not item.samples} - {"gpucdi_breaker_open"}
+    assert empty == set()
+    whys = {sample.labels["why"] for sample in kept["gpucdi_pods_restarted"].samples}
+    assert whys == set(Why)
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
