@@ -55,6 +55,8 @@ def file_findings(
     observation: Observation, host: HostTree, wanted: Collection[str]
 ) -> Iterator[Finding]:
     """Yield what is wrong with files and directories; ``wanted`` kinds weigh as errors."""
+    # First, for what follows may be long, and rests on what was looked at.
+    yield from _overfull_directories(observation)
     yield from rejection_findings(observation, host)
     yield from _conflicts(observation, wanted)
     yield from _directories(observation)
@@ -103,7 +105,6 @@ def _directories(observation: Observation) -> Iterator[Finding]:
                 key = (directory.path, directory.state)
                 told.setdefault(key, []).append(reader.label)
     yield from _missing_directories(observation)
-    yield from _overfull_directories(observation)
     for (path, state), labels in told.items():
         yield Finding(
             cause=Cause.SPEC_DIR_NOT_READ,

@@ -93,8 +93,14 @@ def _rejections(observation: Observation, host: HostTree) -> Iterator[Finding]:
                 key = (file.path, file.outcome.reason, needed)
                 told.setdefault(key, []).append(reader)
                 files[key] = file
-    for key, readers in told.items():
-        yield _rejection(host, files[key], key[1], readers)
+    # A long list is cut when it is shown: what nobody looked at must not fall behind its end.
+    for key in sorted(told, key=lambda key: not _is_kept_out(files[key])):
+        yield _rejection(host, files[key], key[1], told[key])
+
+
+def _is_kept_out(file: SpecFile) -> bool:
+    """Tell whether a bound of ours kept the file from being judged; a reader may take it."""
+    return isinstance(file.outcome, Rejected) and file.outcome.stage is Stage.BOUND
 
 
 def _rejection(host: HostTree, file: SpecFile, reason: str, readers: list[NodeReader]) -> Finding:
@@ -103,7 +109,7 @@ def _rejection(host: HostTree, file: SpecFile, reason: str, readers: list[NodeRe
     needed = _brought_by(file, library)
     if isinstance(file.outcome, Crashes):
         cause, text = Cause.SPEC_REJECTED, f"this file makes {who} crash or hang: {reason}"
-    elif isinstance(file.outcome, Rejected) and file.outcome.stage is Stage.BOUND:
+    elif _is_kept_out(file):
         cause, text = Cause.UNDETERMINED, f"whether {who} takes it is not known: {reason}"
     elif not _is_readable(host, file.path):
         cause, text = Cause.SPEC_NOT_READABLE, f"not readable for {who}: {reason}"
