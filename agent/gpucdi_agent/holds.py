@@ -171,14 +171,20 @@ def _wanted_kinds(observation: Observation) -> frozenset[str]:
 
 def _spec_reasons(observation: Observation) -> Iterator[tuple[str, str]]:
     # A half-written or broken file may turn out to define the very names that we would add; then
-    # both definitions would be dropped.
+    # both definitions would be dropped. So may one that nobody looked at.
     wanted = _wanted_kinds(observation)
     for reader in observation.readers:
         for file in reader.registry.files:
-            if isinstance(file.outcome, Accepted) or file.claimed_names is not None:
+            if isinstance(file.outcome, Accepted):
                 continue
-            if not file.claimed_kind or file.claimed_kind in wanted:
+            is_open = file.claimed_kind in wanted and file.claimed_names is None
+            if is_open or not file.claimed_kind:
                 yield SPEC_UNPARSABLE, f"ends when {file.path} is whole again, or gone"
+                return
+        for directory in reader.registry.directories:
+            if directory.was_read and directory.detail:
+                text = f"ends when {directory.path} holds fewer files ({directory.detail})"
+                yield SPEC_UNPARSABLE, text
                 return
 
 

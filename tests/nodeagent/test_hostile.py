@@ -1,92 +1,41 @@
 """Files that nobody in his right mind would put there: bounded time and memory, and a finding.
 
-A pass here is a whole ``gpucdi-agent inspect``, the start of Python included.
+A pass here is a whole ``gpucdi-agent inspect``, the start of Python included. That nothing is
+written because of them is shown with the resident agent (``test_hostile_writes``).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.trees import c00
+from tests.trees import c00, hostile
+from tests.trees.hostile import Spoil
 
 from gpucdi.api import NodeStatus, read_status
 from gpucdi.findings import Cause
 from gpucdi.host import HostTree
 
-pytestmark = pytest.mark.slow
+# The limit is on processor time; how long that takes is the machine's affair.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-CONFIG = "usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
-# 100,000 is what a pass should bear; today each entry costs the CDI reader 0.2 ms.
-MANY_FILES = int(os.environ.get("GPUCDI_MANY_FILES", "4000"))
-# Two seconds and 100 MiB are for an idle machine; tests share theirs.
-SECONDS = 2.0 * float(os.environ.get("GPUCDI_SLOWNESS", "4"))
+# The goal for an idle machine is 2 s, everything included. Processor time does not count who else
+# is at work, yet grows with a slow or shared core: the sound tree tells by how much.
+SECONDS = 2 * 2.0
+SOUND_SECONDS = 0.5
 BYTES = 100 * 1024 * 1024
-
-
-def spec_path(root: Path) -> Path:
-    return root / "run/cdi/hostile.yaml"
-
-
-def huge_spec(root: Path) -> None:
-    with spec_path(root).open("wb") as file:
-        file.write(b"cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n#")
-        file.truncate(1024**3)
-
-
-def many_files(root: Path) -> None:
-    for number in range(MANY_FILES):
-        os.mknod(root / f"run/cdi/{number}.txt", 0o644)
-
-
-def alias_bomb(root: Path) -> None:
-    lines = ['a0: &a0 ["x"]']
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    spec_path(root).write_text("\n".join(lines))
-
-
-def link_loop(root: Path) -> None:
-    spec_path(root).symlink_to("hostile.yaml")
-
-
-def link_to_secret(root: Path) -> None:
-    spec_path(root).symlink_to("../../../../../../../../etc/shadow")
-
-
-def pipe(root: Path) -> None:
-    os.mkfifo(spec_path(root))
-
-
-def not_utf8(root: Path) -> None:
-    spec_path(root).write_bytes(b"cdiVersion: \xff\xfe\xfa\nkind: \xc3\x28\n")
-
-
-def deep_nesting(root: Path) -> None:
-    spec_path(root).write_text("devices: " + "[" * 100_000)
-
-
-def huge_toml(root: Path) -> None:
-    with (root / CONFIG).open("wb") as file:
-        file.write(b"# " + b"x" * (50 * 1024 * 1024))
-
-
-def directory_link_loop(root: Path) -> None:
-    folder = root / "etc/cdi"
-    (folder / "nvidia.yaml").unlink()
-    folder.rmdir()
-    folder.symlink_to("cdi")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
+    """What came of a pass; ``seconds`` of processor time."""
+
     status: NodeStatus
     seconds: float
     bytes: int
@@ -94,26 +43,25 @@ class Seen:
 
 # The peak is the process' own (VmHWM); rusage would count the forking test run's memory as well.
 MEASURED = """
-import re, sys
+import re, sys, time
 from gpucdi_agent.__main__ import main
 code = main(sys.argv[1:])
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())
-print(int(peak.group(1)) * 1024, file=sys.stderr)
+print(int(peak.group(1)) * 1024, time.process_time(), file=sys.stderr)
 """
 
 
 def look(host: HostTree) -> Seen:
     arguments = ["inspect", "--root", str(host.root), "-o", "json"]
-    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *arguments],
         capture_output=True,
         text=True,
         check=True,
-        timeout=50,
+        timeout=240,
     )
-    seconds = time.monotonic() - started
-    return Seen(read_status(json.loads(done.stdout)["status"]), seconds, int(done.stderr))
+    peak, seconds = done.stderr.split()
+    return Seen(read_status(json.loads(done.stdout)["status"]), float(seconds), int(peak))
 
 
 @pytest.fixture
@@ -127,34 +75,43 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-CASES: list[tuple[Callable[[Path], None], Cause | None]] = [
-    (huge_spec, Cause.SPEC_NOT_READABLE),
-    (many_files, None),
-    (alias_bomb, Cause.SPEC_REJECTED),
-    (link_loop, Cause.SPEC_NOT_READABLE),
-    (link_to_secret, Cause.SPEC_NOT_READABLE),
-    (pipe, Cause.SPEC_REJECTED),
-    (not_utf8, Cause.SPEC_REJECTED),
-    (deep_nesting, Cause.SPEC_REJECTED),
-    (huge_toml, Cause.CONFIG_UNREADABLE),
-    (directory_link_loop, None),
+CASES: list[tuple[Spoil, Cause]] = [
+    (hostile.huge_spec, Cause.UNDETERMINED),
+    (hostile.many_files, Cause.UNDETERMINED),
+    (hostile.many_specs, Cause.UNDETERMINED),
+    (hostile.many_empty_specs, Cause.UNDETERMINED),
+    (hostile.alias_bomb, Cause.SPEC_REJECTED),
+    (hostile.link_loop, Cause.SPEC_NOT_READABLE),
+    (hostile.link_to_secret, Cause.SPEC_NOT_READABLE),
+    (hostile.pipe, Cause.SPEC_REJECTED),
+    (hostile.unreadable, Cause.SPEC_NOT_READABLE),
+    (hostile.not_utf8, Cause.SPEC_REJECTED),
+    (hostile.deep_nesting, Cause.UNDETERMINED),
+    (hostile.huge_toml, Cause.CONFIG_UNREADABLE),
+    (hostile.directory_link_loop, Cause.SPEC_DIR_NOT_READ),
 ]
+
+
+@pytest.fixture(scope="module")
+def slowness(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """Return how much longer a sound tree takes here than where the goal was set, at least 1."""
+    host = c00.copy(tmp_path_factory.mktemp("sound") / "host")
+    return max(1.0, *(look(host).seconds / SOUND_SECONDS for _ in range(2)))
 
 
 @pytest.mark.parametrize(("spoil", "cause"), CASES, ids=[spoil.__name__ for spoil, _ in CASES])
 def test_it_costs_bounded_time_and_memory_and_is_told(
-    folder: Path, spoil: Callable[[Path], None], cause: Cause | None
+    folder: Path, slowness: float, spoil: Spoil, cause: Cause
 ) -> None:
     host = c00.copy(folder / "host")
     spoil(host.root)
 
-    seen = look(host)
+    seen = look(HostTree(host.root))
 
     print(f"{spoil.__name__}: {seen.seconds:.1f} s, {seen.bytes / 2**20:.0f} MiB")
-    assert seen.seconds < SECONDS
+    assert seen.seconds < SECONDS * slowness
     assert seen.bytes < BYTES
-    if cause is not None:
-        assert cause in {finding.cause for finding in seen.status.findings}
+    assert cause in {finding.cause for finding in seen.status.findings}
 
 
 def test_a_link_never_leads_out_of_the_root(tmp_path: Path) -> None:
@@ -162,7 +119,7 @@ def test_a_link_never_leads_out_of_the_root(tmp_path: Path) -> None:
     secret = tmp_path / "etc/shadow"
     secret.parent.mkdir()
     secret.write_text("top secret")
-    link_to_secret(host.root)
+    hostile.link_to_secret(host.root)
 
     seen = look(host)
 

@@ -97,7 +97,7 @@ class Loader:
         """Judge a file and keep it, claims and all."""
         read = self._read(path) if self._left_nodes > 0 else self._too_much(path)
         if not isinstance(read, bytes):
-            self.files.append(SpecFile(path, directory, priority, read))
+            self._add_unread(path, directory, priority, read)
             return
         found = VERDICTS.verdict(read, path, self._library)
         self._left_nodes -= found.cost
@@ -111,8 +111,13 @@ class Loader:
         path = posixpath.join(directory, names[0])
         others = f" and {len(names) - 1} more behind it" if len(names) > 1 else ""
         reason = f"{quote(path)}{others} not looked at: more than {self._file_limit} spec files"
-        outcome = Rejected(reason, Stage.BOUND)
-        self.files.append(SpecFile(path, directory, priority, outcome))
+        self._add_unread(path, directory, priority, Rejected(reason, Stage.BOUND))
+
+    def _add_unread(self, path: str, directory: str, priority: int, outcome: SpecOutcome) -> None:
+        # What only a bound of ours keeps out, a reader may take, and nobody knows what it says.
+        is_kept_out = isinstance(outcome, Rejected) and outcome.stage is Stage.BOUND
+        names = None if is_kept_out else frozenset[str]()
+        self.files.append(SpecFile(path, directory, priority, outcome, claimed_names=names))
 
     def _read(self, path: str) -> bytes | SpecOutcome:
         quoted = quote(path)
