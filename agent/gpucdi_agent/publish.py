@@ -26,7 +26,7 @@ from gpucdi_kube.errors import AlreadyExists, NotFound, TooManyRequests
 
 LEASE_RENEW_SECONDS = 60.0
 LEASE_DURATION_SECONDS = 180
-# Statuses that follow one another within this time are published once.
+# The first status of a burst is published at once; after a write those of this time make one more.
 COALESCE_SECONDS = 0.2
 RETRY_FIRST_SECONDS = 1.0
 RETRY_LAST_SECONDS = 120.0
@@ -68,7 +68,6 @@ class Publisher:
         failures = 0
         while True:
             await self._changed.wait()
-            await self.clock.sleep(COALESCE_SECONDS)
             self._changed.clear()
             wanted = self._wanted
             if wanted is None or wanted == self._published:
@@ -83,6 +82,7 @@ class Publisher:
                 continue
             failures = 0
             self._published = wanted
+            await self.clock.sleep(COALESCE_SECONDS)
 
     async def _write(self, status: dict[str, Json]) -> None:
         body: KubeObject = {**self._head(), "status": status}

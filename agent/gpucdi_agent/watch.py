@@ -33,7 +33,7 @@ _ALWAYS = (
 # Directories too busy to be watched for the one entry that would matter.
 _TOO_BUSY = frozenset({"/", "/run", "/var", "/var/run", "/etc", "/usr", "/proc", "/sys", "/tmp"})  # noqa: S108 - never written
 # Changes that follow one another within this time are one change.
-_STEP_MS = 40
+_STEP_MS = 20
 _DEBOUNCE_MS = 200
 _POLL_MS = 2000
 _AGAIN_SECONDS = 0.5
