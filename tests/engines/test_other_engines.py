@@ -194,6 +194,21 @@ def test_podman_takes_the_first_listed_path_that_exists(make_tree: MakeTree) -> 
     assert found.cdi_enabled.value is True
 
 
+@pytest.mark.parametrize(
+    ("version", "read"),
+    [
+        ("5.4.1", ("/etc/cdi", "/var/run/cdi")),
+        ("5.5.1", ("/etc/cdi",)),
+        ("5.6.0", ("/etc/cdi", "/var/run/cdi")),
+        (None, ("/etc/cdi", "/var/run/cdi")),
+    ],
+)
+def test_podmans_default_directories_are_those_of_its_release(
+    make_tree: MakeTree, version: str | None, read: tuple[str, ...]
+) -> None:
+    assert engine(make_tree({PODMAN: "x"}), EngineName.PODMAN, version).spec_dirs.value == read
+
+
 def test_containers_conf_without_podman_is_no_engine(make_tree: MakeTree) -> None:
     host = make_tree({"/etc/containers/containers.conf": "[engine]\n"})
     assert discover_engines(host, CapturedPrograms()) == ()

@@ -2,7 +2,8 @@
 
 Owns: the chain of ``containers.conf`` files. Must not know: what a binary does.
 
-Source: containers/common ``pkg/config/{config,new}.go`` (order of files, later values win).
+Source: containers/common ``pkg/config/{config,new}.go`` (order of files, later values win). Podman
+5.5 alone knows only /etc/cdi by default (containers/common#2460, mended in its pull request 2462).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gpucdi.engines.hooks import hook_findings
 from gpucdi.engines.merge import leaf, overlay, subtable, text_leaf, texts_leaf
 from gpucdi.engines.model import Engine, EngineName, Handler
 from gpucdi.engines.tomlfile import Table, TomlError, read_toml
-from gpucdi.engines.versions import release
+from gpucdi.engines.versions import Release, release
 from gpucdi.findings import DEFAULT, UNKNOWN, Cause, Finding, Severity, Sourced
 from gpucdi.host import HostTree
 
@@ -24,6 +25,7 @@ DROP_INS = ("/usr/share/containers/containers.conf.d", "/etc/containers/containe
 DEFAULT_SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 HOOK_DIRS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 _FIRST_CDI = (4, 1, 0)
+_ONE_DIRECTORY = (5, 5)
 
 
 def read_podman(host: HostTree, version: Sourced[str | None], place: str | None) -> Engine:
@@ -52,11 +54,18 @@ def read_podman(host: HostTree, version: Sourced[str | None], place: str | None)
         cdi_enabled=Sourced(None, UNKNOWN)
         if running is None
         else Sourced(running >= _FIRST_CDI, DEFAULT),
-        spec_dirs=texts_leaf(settings, "cdi_spec_dirs") or Sourced(DEFAULT_SPEC_DIRS, DEFAULT),
+        spec_dirs=texts_leaf(settings, "cdi_spec_dirs") or Sourced(_default_dirs(running), DEFAULT),
         default_handler=default,
         handlers=_handlers(host, settings, default.value or ""),
         findings=hook_findings(host, texts_leaf(settings, "hooks_dir"), HOOK_DIRS),
     )
+
+
+def _default_dirs(running: Release | None) -> tuple[str, ...]:
+    """Return the directories of a release, of an unknown one those of most."""
+    if running is not None and running[:2] == _ONE_DIRECTORY:
+        return DEFAULT_SPEC_DIRS[:1]
+    return DEFAULT_SPEC_DIRS
 
 
 def _paths(host: HostTree) -> list[str]:
