@@ -100,6 +100,20 @@ def test_a_link_to_a_directory_that_comes_with_the_file_stays_a_link(
     assert bool(registry.devices) is follows
 
 
+def test_a_link_in_a_circle_does_not_become_the_directory_of_a_file_behind_it(
+    tree: Tree, spec_text: SpecText, library: Library
+) -> None:
+    text = spec_text("vendor.com/gpu", "d0").replace("0.6.0", "0.5.0").encode()
+    host = tree({"/etc/cdi": "-> cdi"})
+
+    registry = Reader(DIRS, library).load(host, {"/etc/cdi/a.yaml": text})
+
+    follows = library.behaviour.decodes_with_yaml3
+    state = DirectoryState.UNREADABLE if follows else DirectoryState.SYMLINK_NOT_READ
+    assert registry.directories[0].state is state
+    assert registry.devices == {}
+
+
 def test_content_laid_over_obeys_the_bound_on_files(tree: Tree) -> None:
     registry = READER.load(tree({}), {"/etc/cdi/a.yaml": b"#" * (SPEC_LIMIT_BYTES + 1)})
 

@@ -51,8 +51,8 @@ class View:
             place = self._place(path)
             if place in self._changed:
                 return self._laid_over(place, path)
-            # A link that leads to the new directory stays a link.
-            if self._is_added_directory(place):
+            # A link stays a link, also one that leads nowhere or in a circle.
+            if place in self._added and not self._is_entry(place):
                 return FileStat(kind=FileKind.DIRECTORY, mode=0o755)
         if self._limited:
             self._check(posixpath.dirname(normal(path)), stat.S_IXOTH, path)
@@ -118,6 +118,13 @@ class View:
 
     def _is_added_directory(self, real: str) -> bool:
         return real in self._added and not self.host.exists(real)
+
+    def _is_entry(self, place: str) -> bool:
+        try:
+            self.host.lstat(place)
+        except OSError:
+            return False
+        return True
 
     def _laid_over(self, place: str, path: str) -> FileStat:
         content = self._changed[place]
