@@ -1,7 +1,7 @@
 """The decoder of the library up to 1.1.0: YAML to JSON, and JSON strictly into the structs.
 
-Owns: go-yaml v2's generic decoding in strict mode, sigs.k8s.io/yaml's conversion guided by the
-target, and encoding/json's strict decoding with its texts. Must not know: what a legal spec is.
+Owns: go-yaml v2's generic decoding in strict mode and sigs.k8s.io/yaml's conversion guided by the
+target. Must not know: what a legal spec is, nor how JSON fills a struct (``json_filling``).
 
 Sources: ``kubernetes-sigs/yaml`` yaml.go (v1.3.0 up to 0.8.1, v1.4.0 since 1.0.0), ``go-yaml/yaml``
 v2 decode.go, Go encoding/json (texts of toolchains up to 1.26).
@@ -13,7 +13,8 @@ import math
 from typing import cast
 
 from .decoding import AliasGuard, DecodeError, ErrorLines, Raw, binary
-from .gotext import printable, quote
+from .gotext import quote
+from .json_filling import Filler, Json
 from .nodetypes import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 from .scalars import (
     BINARY,
@@ -23,12 +24,9 @@ from .scalars import (
     Value,
     float32_text,
     float64_text,
-    json_number,
     resolve,
 )
 from .schema import Basic, Scalar, Sequence, Struct, TextMap, Type
-
-Json = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
 
 _INT64_LIMIT = 2**63
 
@@ -49,7 +47,7 @@ def decode(
         converter.check(value)
     except DecodeError as error:
         raise DecodeError(f"error converting YAML to JSON: {error}") from None
-    filler = _Filler()
+    filler = Filler()
     raw = filler.fill(value, schema, None)
     if filler.error is not None:
         raise DecodeError(f"error unmarshaling JSON: while decoding JSON: {filler.error}")
@@ -255,120 +253,3 @@ def _first_unsupported(value: Json) -> str | None:
     elif isinstance(value, dict):
         parts = [value[key] for key in sorted(value)]
     return next((found for found in map(_first_unsupported, parts) if found), None)
-
-
-class _Filler:
-    """JSON values into raw structs; keeps the first error and goes on, as encoding/json does."""
-
-    def __init__(self) -> None:
-        self.error: str | None = None
-        self.struct = ""
-        self.path: list[str] = []
-
-    def fill(self, value: Json, target: Type, old: object) -> object:
-        """Return what the field holds afterwards; ``old`` is what it held before."""
-        kind = type(target)
-        if kind is Scalar:
-            return self._scalar(value, cast("Scalar", target), old)
-        if kind is Struct:
-            return self._struct(value, cast("Struct", target), old)
-        if kind is Sequence:
-            return self._sequence(value, cast("Sequence", target), old)
-        return self._text_map(value, cast("TextMap", target), old)
-
-    def _struct(self, value: Json, target: Struct, old: object) -> object:
-        if value is None:
-            return None if target.pointer else old
-        if not isinstance(value, dict):
-            return self._mismatch(value, target, old)
-        raw = cast("Raw", old) if isinstance(old, dict) else {}
-        outer = self.struct
-        for key in sorted(value) if len(value) > 1 else value:
-            found = target.fields.get(key) or target.find(key)
-            if found is None:
-                self._save(f"json: unknown field {quote(printable(key))}")
-                continue
-            self.struct = target.name
-            self.path.append(found.name)
-            attribute = found.attribute
-            raw[attribute] = self.fill(value[key], found.type, raw.get(attribute))
-            self.path.pop()
-        self.struct = outer
-        return raw
-
-    def _sequence(self, value: Json, target: Sequence, old: object) -> object:
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            return self._mismatch(value, target, old)
-        before = old if isinstance(old, list) else []
-        items: list[object] = []
-        for index, each in enumerate(value):
-            existing = before[index] if index < len(before) else None
-            if existing is target.nil:
-                existing = None
-            if each is None and target.of_pointers:
-                items.append(target.nil)
-                continue
-            items.append(_or_zero(self.fill(each, target.item, existing), target.item))
-        return items
-
-    def _text_map(self, value: Json, target: TextMap, old: object) -> object:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            return self._mismatch(value, target, old)
-        entries = dict(cast("dict[str, str]", old)) if isinstance(old, dict) else {}
-        text = Scalar(Basic.STRING)
-        for key in sorted(value):
-            entry = self._scalar(value[key], text, None) or ""
-            entries[printable(key)] = cast("str", entry)
-        return entries
-
-    def _scalar(self, value: Json, target: Scalar, old: object) -> object:
-        if value is None:
-            return None if target.pointer else old
-        basic = target.basic
-        if isinstance(value, str):
-            if basic is Basic.STRING:
-                return printable(value)
-            return self._mismatch(value, target, old)
-        if isinstance(value, bool):
-            return value if basic is Basic.BOOL else self._mismatch(value, target, old)
-        if isinstance(value, (list, dict)) or basic in {Basic.STRING, Basic.BOOL}:
-            return self._mismatch(value, target, old)
-        text = json_number(value)
-        legal = text.isdecimal() or (text[:1] == "-" and text[1:].isdecimal())
-        if not legal or (basic.is_unsigned and text[0] == "-") or not basic.holds(int(text)):
-            return self._mismatch(value, target, old, f"number {text}")
-        return int(text)
-
-    def _mismatch(self, value: Json, target: Type, old: object, shown: str = "") -> object:
-        where = f"struct field {self.struct}.{'.'.join(self.path)}" if self.path else "value"
-        self._save(
-            f"json: cannot unmarshal {shown or _json_kind(value)} "
-            f"into Go {where} of type {target.go_name}"
-        )
-        return old
-
-    def _save(self, text: str) -> None:
-        if self.error is None:
-            self.error = text
-
-
-def _or_zero(value: object, item: Scalar | Struct) -> object:
-    if value is not None:
-        return value
-    if isinstance(item, Struct):
-        return {}
-    return "" if item.basic is Basic.STRING else 0
-
-
-def _json_kind(value: Json) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, list):
-        return "array"
-    return "object" if isinstance(value, dict) else "number"
