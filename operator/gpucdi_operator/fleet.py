@@ -13,10 +13,11 @@ from typing import Protocol
 
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTARTED, EVENT_RESTORED, EVENT_UNRESOLVABLE
-from gpucdi_kube import KubeApi, paths
+from gpucdi_kube import KubeApi, KubeError, KubeObject, paths
 from gpucdi_operator.diagnosing import REASONS, is_at_risk, tells_of_cdi
 from gpucdi_operator.events import LABEL_CAUSE
 from gpucdi_operator.governor import Governor
+from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.pods import PodKey, PodReconciler, key_of, runs
 from gpucdi_operator.queue import KeyedQueue
@@ -133,12 +134,21 @@ class Fleet:
         for node in drifted:
             selector, at_risk = f"spec.nodeName={node}", 0
             async for pod in self.api.list(paths.PODS, field_selector=selector):
-                await self.pods.saw_pod(key_of(pod), pod)
+                await self._look_at(pod)
                 at_risk += runs(pod) and is_at_risk(pod, self.store)
             await self.pods.nodes.show_risk(node, at_risk)
         marked = [name for name, item in self.store.statuses.items() if item.pods_at_risk]
         for node in set(marked).difference(drifted):
             await self.pods.nodes.show_risk(node, None)
+
+    async def _look_at(self, pod: KubeObject) -> None:
+        """Act on a listed Pod; one whose Event is refused must not hide those behind it."""
+        key = key_of(pod)
+        try:
+            await self.pods.saw_pod(key, pod)
+        except KubeError as error:
+            log("Pod not explained, will be tried again", 30, pod=str(key), error=str(error))
+            self.pods.queue.add(key)
 
     async def take_over(self) -> None:
         """Learn from our own Events which Pods were explained and not yet restored."""

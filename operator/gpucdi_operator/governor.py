@@ -35,7 +35,7 @@ from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.policies import HOLD_LABEL, Ruling, Turns, governing, rule
 from gpucdi_operator.policy_status import Group, conditions
 from gpucdi_operator.queue import KeyedQueue
-from gpucdi_operator.rights import Feature, Rights
+from gpucdi_operator.rights import Rights
 from gpucdi_operator.store import NodeRecord, PolicyRecord, Store
 
 # Changes are gathered for a moment: a roll-out brings hundreds of them at once.
@@ -208,9 +208,10 @@ class Governor:
         await self.recorder.record(about, note)
 
     async def _publish(self, record: PolicyRecord, group: Group, state: BreakerStatus) -> None:
-        refused = frozenset(item for item in Feature if self.rights.is_refused(item))
         stamped = stamp(
-            conditions(record, group, state, refused), record.conditions, rfc3339(self.clock.now())
+            conditions(record, group, state, self.rights.refusals()),
+            record.conditions,
+            rfc3339(self.clock.now()),
         )
         held = sum(item.intent.hold is not None for item in group.records.values())
         status = {

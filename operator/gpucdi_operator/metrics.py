@@ -24,7 +24,7 @@ from gpucdi_kube import RequestRecord
 from gpucdi_operator.restarts import Why
 from gpucdi_operator.store import Store
 
-RESTART_REFUSALS = ("DisruptionBudget", "Busy", "Rights")
+RESTART_REFUSALS = ("DisruptionBudget", "Busy", "Admission", "Rights")
 EVENT_REASONS = (
     EVENT_UNRESOLVABLE,
     EVENT_RESTORED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpucdi.api import Condition, ConditionStatus
@@ -37,19 +38,22 @@ class Group:
 
 
 def conditions(
-    record: PolicyRecord, group: Group, state: BreakerStatus, refused: frozenset[Feature]
+    record: PolicyRecord,
+    group: Group,
+    state: BreakerStatus,
+    refused: Mapping[Feature, Sequence[str]],
 ) -> tuple[Condition, ...]:
     """Return the conditions of a policy, without their times."""
     found = [_repairs(state), _governs(group)]
     policy = record.policy
     if policy.restarts is not None:
-        found.append(_restarts(policy.restarts, state, refused=Feature.RESTARTS in refused))
+        found.append(_restarts(policy.restarts, state, refused.get(Feature.RESTARTS, ())))
     if policy.taint is not TaintEffect.NONE:
         limit = most(policy, len(group.records))
         found.append(
             _of_breaker(CONDITION_TAINTS_ALLOWED, state)
             if state.state.stops_repairs
-            else _taints(group, limit, policy.breaker.percent, refused=Feature.TAINTS in refused)
+            else _taints(group, limit, policy.breaker.percent, refused.get(Feature.TAINTS, ()))
         )
     return tuple(
         Condition(
@@ -95,11 +99,11 @@ def _governs(group: Group) -> Condition:
     )
 
 
-def _restarts(config: RestartConfig, state: BreakerStatus, *, refused: bool) -> Condition:
+def _restarts(config: RestartConfig, state: BreakerStatus, refused: Sequence[str]) -> Condition:
     if state.state.stops_repairs:
         return _of_breaker(CONDITION_RESTARTS_ALLOWED, state)
     if refused:
-        return _without_right(CONDITION_RESTARTS_ALLOWED, Feature.RESTARTS)
+        return _without_right(CONDITION_RESTARTS_ALLOWED, Feature.RESTARTS, refused)
     where = (
         f"the Namespaces {', '.join(config.namespaces)}"
         if config.namespaces
@@ -114,9 +118,9 @@ def _restarts(config: RestartConfig, state: BreakerStatus, *, refused: bool) -> 
     )
 
 
-def _taints(group: Group, limit: int, percent: int, *, refused: bool) -> Condition:
+def _taints(group: Group, limit: int, percent: int, refused: Sequence[str]) -> Condition:
     if refused:
-        return _without_right(CONDITION_TAINTS_ALLOWED, Feature.TAINTS)
+        return _without_right(CONDITION_TAINTS_ALLOWED, Feature.TAINTS, refused)
     bound = f"at most {limit} of {len(group.records)} (breaker.percent {percent})"
     if group.drifted > limit:
         return Condition(
@@ -143,5 +147,5 @@ def _of_breaker(kind: str, state: BreakerStatus) -> Condition:
     )
 
 
-def _without_right(kind: str, feature: Feature) -> Condition:
-    return Condition(kind, ConditionStatus.FALSE, REASON_RIGHT_MISSING, missing(feature))
+def _without_right(kind: str, feature: Feature, where: Sequence[str]) -> Condition:
+    return Condition(kind, ConditionStatus.FALSE, REASON_RIGHT_MISSING, missing(feature, where))

@@ -28,7 +28,7 @@ from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Timing
 from gpucdi_operator.restarts import Restart
-from gpucdi_operator.rights import Feature, Rights
+from gpucdi_operator.rights import Feature, Rights, is_rbac
 from gpucdi_operator.store import PolicyRecord, Store
 
 MINUTE_S = 60.0
@@ -171,11 +171,11 @@ class Restarter:
         at, labels = self._labels.get(namespace, (float("-inf"), {}))
         if now - at < NAMESPACE_KEPT_S:
             return labels
-        self.rights.check(Feature.RESTARTS)
+        self.rights.check(Feature.RESTARTS, namespace)
         try:
             body = await self.api.get(paths.namespace(namespace))
         except Forbidden:
-            self._refused("Rights")
+            self._not_granted(namespace)
             raise
         found = fields.mapping(fields.mapping(body, "metadata"), "labels")
         labels = {key: fields.text(found, key) for key in found}
@@ -186,7 +186,7 @@ class Restarter:
         meta = fields.mapping(pod, "metadata")
         namespace, name = fields.text(meta, "namespace"), fields.text(meta, "name")
         uid = fields.text(meta, "uid")
-        self.rights.check(Feature.RESTARTS)
+        self.rights.check(Feature.RESTARTS, namespace)
         rate, now = self._rates[record.name], self.clock.monotonic()
         rate.at.append(now)
         self._tried[uid] = _Evicted(pod, chosen.why, _note(pod, chosen, record.name))
@@ -197,28 +197,33 @@ class Restarter:
                 # Certainly not done; the Pod may be tried again, by whoever leads then.
                 self._tried.pop(uid, None)
                 rate.at.remove(now)
-            return self._later(error)
-        self.rights.granted(Feature.RESTARTS)
+            return self._later(error, namespace)
+        self.rights.granted(Feature.RESTARTS, namespace)
         log("Pod evicted", pod=f"{namespace}/{name}", why=chosen.why.value, policy=record.name)
         await self.settle(uid)
         return None
 
-    def _later(self, error: KubeError) -> float | None:
+    def _later(self, error: KubeError, namespace: str) -> float | None:
         """Return when to ask again after a refusal that is an answer; raise any other error."""
         if isinstance(error, TooManyRequests):
-            self._refused("DisruptionBudget" if "disruption budget" in str(error) else "Busy")
+            self._count("DisruptionBudget" if "disruption budget" in str(error) else "Busy")
             return max(error.retry_after_s, self.timing.restart_later_s)
         if isinstance(error, NotFound | Conflict):
             # Gone, or another Pod of that name: the next look tells.
             return self.timing.pod_recheck_s
+        if isinstance(error, Forbidden) and not is_rbac(error):
+            self._count("Admission")
+            return self.timing.restart_later_s
         if isinstance(error, Forbidden):
-            self._refused("Rights")
+            self._not_granted(namespace)
         raise error
 
-    def _refused(self, by: str) -> None:
+    def _not_granted(self, namespace: str) -> None:
+        self._count("Rights")
+        self.rights.refused(Feature.RESTARTS, namespace)
+
+    def _count(self, by: str) -> None:
         self.metrics.restarts_refused.labels(by).inc()
-        if by == "Rights":
-            self.rights.refused(Feature.RESTARTS)
 
 
 def _eviction(meta: Mapping[str, object]) -> KubeObject:

@@ -19,7 +19,11 @@ from tests.fakeapi.server import FakeApi, Target
 
 from gpucdi.api import Hold, Intent, RepairMode
 from gpucdi.api.policy import BreakerState, BreakerStatus
+from gpucdi_kube import Credentials, paths
+from gpucdi_operator.app import Operator
 from gpucdi_operator.diagnosing import Explanation, explain
+from gpucdi_operator.leader import NotLeadingError
+from gpucdi_operator.options import Options
 from gpucdi_operator.policies import Ruling
 from gpucdi_operator.restarter import MINUTE_S, Rate
 from gpucdi_operator.restarts import Restart, Why, decide, resolved_since
@@ -184,7 +188,8 @@ def test_a_nodes_pods_may_be_restarted_since_its_names_resolve() -> None:
 
 def test_waiting_for_a_turn_to_repair_is_no_reason_to_let_pods_wait() -> None:
     turn = Hold("AwaitingTurn")
-    assert resolved(ruling=Ruling("p", RepairMode.AUTO, turn)) == SINCE
+    waiting = replace(record(hold=turn), intent=Intent("gpu-17", hold=turn))
+    assert resolved(waiting, Ruling("p", RepairMode.AUTO, turn)) == SINCE
 
 
 def test_a_node_whose_clock_is_ahead_counts_from_now() -> None:
@@ -343,6 +348,17 @@ async def test_the_rate_of_a_policy_holds_over_all_pods_and_a_change_of_the_lead
         await eventually(lambda: len(api.requests("get", plural="pods")) > looked + 10)
         # On a machine so slow that the minute is over, more may have gone.
         assert len(evictions(api)) == 2 or clock_at() - began > MINUTE_S / 2
+    assert len(set(evictions(api))) == len(evictions(api))
+
+
+async def test_a_replica_that_does_not_lead_evicts_nobody(api: FakeApi, scene: Scene) -> None:
+    scene.failing_pod("waits", "n1", owner="ReplicaSet")
+    operator = Operator(Options(http="127.0.0.1:0"), Credentials(api.url))
+    with pytest.raises(NotLeadingError):
+        await operator.evicting.create(paths.pod_eviction("default", "waits"), {})
+    for client in (operator.api, operator.evicting, operator.elector.api):
+        await client.close()
+    assert api.requests() == []
 
 
 async def test_a_disruption_budget_that_is_used_up_means_later(
@@ -443,21 +459,37 @@ async def test_without_the_right_the_policy_says_what_to_grant_and_goes_on_once_
     scene: Scene, api: FakeApi, start: Start, eventually: Eventually
 ) -> None:
     def allowed(_user: str, target: Target) -> bool:
-        return target.subresource != "eviction"
+        return target.subresource != "eviction" or target.namespace != "default"
 
-    prepared(scene, "waits")
+    prepared(scene, "waits", namespaces=["default", "granted"])
+    scene.failing_pod("goes", "n1", owner="ReplicaSet", namespace="granted")
     scene.agent_says("n1", fresh(drifted=False))
     api.authorizer = allowed
     async with start(**QUICKLY) as operator:
         await eventually(lambda: condition(api).get("reason") == "RightMissing")
-        assert "--clusterrole=gpucdi-operator-restarts" in condition(api)["message"]
+        told = condition(api)["message"]
+        assert "gpucdi-operator-restarts in default: kubectl create clusterrolebinding" in told
+        # Where the right is granted it is used all the same.
+        await eventually(lambda: going(api) == {"goes"})
         assert operator.metrics.rights_missing.labels("restarts")._value.get() == 1
-        assert scene.events("CdiPodRestarted") == []
         api.authorizer = None
         await asyncio.sleep(0.5)
         scene.warn((api.find("pods", "waits", "default") or {}), MESSAGE)
-        await eventually(lambda: scene.events("CdiPodRestarted"))
+        await eventually(lambda: len(scene.events("CdiPodRestarted")) == 2)
         await eventually(lambda: condition(api).get("reason") == "Enabled")
+
+
+async def test_an_admission_policy_that_protects_a_pod_says_nothing_of_our_rights(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    prepared(scene, "waits")
+    scene.agent_says("n1", fresh(drifted=False))
+    fault = api.faults.add(403, verbs=["create"], plurals=["pods"], times=2)
+    async with start(**QUICKLY) as operator:
+        await eventually(lambda: going(api) == {"waits"})
+        refused = operator.metrics.restarts_refused.labels("Admission")
+        assert refused._value.get() == fault.met == 2
+        assert operator.metrics.rights_missing.labels("restarts")._value.get() == 0
 
 
 async def test_a_pod_whose_gpu_is_gone_is_made_anew_once_its_node_resolves(

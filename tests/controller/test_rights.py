@@ -149,6 +149,41 @@ async def test_a_taint_and_a_restart_on_a_real_server_with_the_optional_rights(
     assert "CdiPodRestarted" in apiserver.kubectl("describe", "pod", "gpu-pod")
 
 
+@pytest.mark.lab
+async def test_without_the_optional_rights_a_real_server_refuses_and_the_policy_says_so(
+    apiserver: ControlPlane, real: RealApi, eventually: Eventually
+) -> None:
+    scene = Scene(real)
+    scene.runtime_class()
+    scene.node("gpu-0")
+    scene.agent_says("gpu-0", fresh(drifted=True))
+    chosen = {"namespaces": ["default"], "perMinute": 10, "afterSeconds": 0}
+    everything = {"breaker": {"percent": 100, "minNodes": 100}}
+    scene.policy("p", taint="NoSchedule", restartWaitingPods=chosen, repair=everything)
+    bearer = StaticAuthorization(f"Bearer {token(apiserver, 'gpucdi-operator')}")
+    credentials = Credentials(apiserver.url, bearer, ca_file=str(apiserver.ca_file))
+    timing = replace(QUICK, restart_settle_s=0.0)
+    operator = Operator(Options(http="127.0.0.1:0", timing=timing), credentials)
+    running = asyncio.create_task(operator.run())
+
+    def missing() -> set[str]:
+        status = (real.find("gpucdipolicies", "p") or {}).get("status", {})
+        found = [item for item in status.get("conditions", []) if item["reason"] == "RightMissing"]
+        return {item["type"] for item in found}
+
+    try:
+        await asyncio.wait_for(operator.watching.wait(), 120)
+        scene.failing_pod("gpu-pod", "gpu-0", owner="ReplicaSet")
+        await eventually(lambda: missing() == {"TaintsAllowed"})
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+        scene.agent_says("gpu-0", fresh(drifted=False))
+        await eventually(lambda: "PodRestartsAllowed" in missing())
+    finally:
+        operator.stop()
+        await asyncio.wait_for(running, 120)
+    assert "deletionTimestamp" not in (real.find("pods", "gpu-pod", "default") or {})["metadata"]
+
+
 @pytest.fixture
 async def agent(apiserver: ControlPlane, real: RealApi) -> AsyncIterator[HttpKubeApi]:
     """Speak to the real server with the token of the agent's Pod on node gpu-a."""
