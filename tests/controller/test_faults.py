@@ -176,3 +176,17 @@ def _owner(api: FakeApi, name: str) -> str:
     body = api.find("gpucdistatuses", name) or {"metadata": {}}
     owners = body["metadata"].get("ownerReferences", [])
     return str(owners[0]["uid"]) if owners else ""
+
+
+async def test_a_pod_whose_event_is_refused_does_not_hide_the_others_of_its_node(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    for name in ("a-refused", "b-seen", "c-seen"):
+        scene.failing_pod(name, "n1", event=False)
+    api.faults.add(422, verbs=["create"], plurals=["events"], telling=b"a-refused")
+    async with start(pod_resync_s=600.0):
+        await eventually(lambda: len(scene.events_of_ours()) == 2)
+    told = {event["involvedObject"]["name"] for event in scene.events_of_ours()}
+    assert told == {"b-seen", "c-seen"}

@@ -14,7 +14,7 @@ class Fault:
 
     ``code`` answers with an error; ``cut`` closes the connection without an answer; ``lose``
     carries the request out and then cuts, so that the caller cannot know. ``probability`` lets
-    only some of the matching requests meet the fault.
+    only some of the matching requests meet the fault, ``telling`` those whose body has the text.
     """
 
     code: int = 0
@@ -26,13 +26,15 @@ class Fault:
     cut: bool = False
     lose: bool = False
     probability: float = 1.0
+    telling: bytes = b""
     met: int = 0
 
-    def matches(self, verb: str, plural: str, dice: random.Random) -> bool:
+    def matches(self, verb: str, plural: str, body: bytes, dice: random.Random) -> bool:
         return (
             self.times > 0
             and (not self.verbs or verb in self.verbs)
             and (not self.plurals or plural in self.plurals)
+            and self.telling in body
             and (self.probability >= 1.0 or dice.random() < self.probability)
         )
 
@@ -71,10 +73,10 @@ class Faults:
         self.active.clear()
         self.heard.set()
 
-    def next(self, verb: str, plural: str) -> Fault | None:
+    def next(self, verb: str, plural: str, body: bytes = b"") -> Fault | None:
         """Return the fault that a request meets, used up by one."""
         for fault in self.active:
-            if fault.matches(verb, plural, self.dice):
+            if fault.matches(verb, plural, body, self.dice):
                 fault.times -= 1
                 fault.met += 1
                 return fault

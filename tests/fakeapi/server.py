@@ -167,7 +167,7 @@ class FakeApi:
                 f'resource "{target.resource.plural}{inner}"',
             )
         body = await request.read()
-        fault = self.faults.next(target.verb, target.resource.plural)
+        fault = self.faults.next(target.verb, target.resource.plural, body)
         if fault is not None and (refusal := await self._meet(fault, request)) is not None:
             return refusal
         response = await self._serve(request, target, body)
