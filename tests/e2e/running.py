@@ -191,4 +191,7 @@ def forget(cluster: Cluster) -> None:
     """Put the node back as it was, and drop what the programs wrote to the API server."""
     cluster.kubectl("delete", "gpucdistatus", "--all")
     cluster.kubectl("delete", "lease", "--all", "-n", NAMESPACE)
+    ours = [{"type": "GpuCdiUnresolvable", "$patch": "delete"}]
+    patch = json.dumps({"status": {"conditions": ours}})
+    cluster.kubectl("patch", "node", cluster.node_name, "--subresource=status", "-p", patch)
     cluster.restore_incident()
