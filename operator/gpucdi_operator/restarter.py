@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -105,8 +106,11 @@ class Restarter:
         record, config = self._policy(pod)
         if record is None or config is None:
             return None
+        if not await self._is_chosen(pod, config):
+            return None
+        # Nothing is awaited between this and the eviction.
         chosen = self._decided(pod, explanations, record, config)
-        if chosen is None or not await self._is_chosen(pod, config):
+        if chosen is None:
             return None
         wait_s = max(
             (chosen.not_before - self.clock.now()).total_seconds(),
@@ -196,7 +200,8 @@ class Restarter:
             if isinstance(error, NotLeadingError) or error.code not in _UNSURE:
                 # Certainly not done; the Pod may be tried again, by whoever leads then.
                 self._tried.pop(uid, None)
-                rate.at.remove(now)
+                with suppress(ValueError):
+                    rate.at.remove(now)
             return self._later(error, namespace)
         self.rights.granted(Feature.RESTARTS, namespace)
         log("Pod evicted", pod=f"{namespace}/{name}", why=chosen.why.value, policy=record.name)
