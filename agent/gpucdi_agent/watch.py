@@ -32,8 +32,9 @@ _ALWAYS = (
 )
 # Directories too busy to be watched for the one entry that would matter.
 _TOO_BUSY = frozenset({"/", "/run", "/var", "/var/run", "/etc", "/usr", "/proc", "/sys", "/tmp"})  # noqa: S108 - never written
-# Changes that follow one another within this time are one change.
-_STEP_MS = 20
+# Changes that follow one another within this time are one change. The watching thread wakes as
+# often, idle or not: 20 ms answer that much sooner and cost a third of the idle CPU time more.
+_STEP_MS = 40
 _DEBOUNCE_MS = 200
 _POLL_MS = 2000
 _AGAIN_SECONDS = 0.5

@@ -19,8 +19,8 @@ from .nodes import EXACT_LIMIT_BYTES
 from .outcome import Judgement, Rejected, SpecOutcome, judge
 
 # A spec in memory takes up to some 150 bytes a node. Eight GPUs' three files, each read by two
-# libraries, come to a tenth of this.
-STORE_LIMIT_NODES = 100_000
+# libraries, come to a sixth of this.
+STORE_LIMIT_NODES = 60_000
 _LEAST_WEIGHT = 16
 _Key = tuple[Library, str, bytes]
 
