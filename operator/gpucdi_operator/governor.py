@@ -78,8 +78,10 @@ class Governor:
         self._forget_gone()
         for name, record in list(self.store.policies.items()):
             await self._step(record, groups.get(name, Group()))
-        for name, group in groups.items():
-            self._mark(self.store.policies[name], group)
+        # Whatever is asked of the API server, nodes and policies come and go meanwhile.
+        for name, record in self.store.policies.items():
+            if name in groups:
+                self._mark(record, groups[name])
         self._rule(groups)
         await self._tell_of_labels()
         for name, record in list(self.store.policies.items()):
@@ -106,6 +108,8 @@ class Governor:
                 group.governed += 1
                 if name in self.store.statuses:
                     group.records[name] = self.store.statuses[name]
+                    if node.tainted:
+                        group.carrying.add(name)
         return groups
 
     async def _step(self, record: PolicyRecord, group: Group) -> None:
@@ -126,18 +130,17 @@ class Governor:
         if record.policy.taint is TaintEffect.NONE:
             return
         drifted: dict[str, datetime] = {}
-        carrying = {name for name in group.records if self.store.nodes[name].tainted}
         for name, item in group.records.items():
             told = node_condition(item, silent=name in self.store.silent)
             status = told.status if told else ConditionStatus.UNKNOWN
             # Of a silent agent's node nothing new is known: what it carries stays.
-            kept = status is ConditionStatus.UNKNOWN and name in carrying
+            kept = status is ConditionStatus.UNKNOWN and name in group.carrying
             if status is ConditionStatus.TRUE or kept:
                 drift = breaker.drift_of(item)
                 drifted[name] = drift.at if drift else self.clock.now()
         group.drifted = len(drifted)
         group.tainted = taints.chosen(
-            record.policy, record.breaker.state, len(group.records), drifted, carrying
+            record.policy, record.breaker.state, len(group.records), drifted, group.carrying
         )
 
     def _rule(self, groups: dict[str, Group]) -> None:
@@ -190,7 +193,9 @@ class Governor:
             hold = ruling.hold
             if hold is None or hold.reason != HOLD_LABEL:
                 continue
-            node = self.store.nodes[name]
+            node = self.store.nodes.get(name)
+            if node is None:
+                continue
             key = (node.uid, hold.message)
             if key not in self._labels_told:
                 await self._warn(node, hold.message)
@@ -221,7 +226,7 @@ class Governor:
                 "governed": group.governed,
                 "drifted": sum(item.status.missing > 0 for item in group.records.values()),
                 "held": held,
-                "tainted": sum(self.store.nodes[name].tainted for name in group.records),
+                "tainted": len(group.carrying),
             },
             "breaker": state.to_json(),
             "conditions": [condition.to_json() for condition in stamped],

@@ -26,7 +26,8 @@ REASON_LIMITED = "LimitReached"
 class Group:
     """The nodes that one policy governs; ``selected`` counts those it lost as well.
 
-    ``drifted`` counts those that should carry a taint, ``tainted`` are those that may.
+    ``drifted`` counts those that should carry a taint, ``tainted`` are those that may, ``carrying``
+    those that did when we looked.
     """
 
     records: dict[str, StatusRecord] = field(default_factory=dict)
@@ -35,6 +36,7 @@ class Group:
     lost_to: set[str] = field(default_factory=set)
     drifted: int = 0
     tainted: frozenset[str] = frozenset()
+    carrying: set[str] = field(default_factory=set)
 
 
 def conditions(

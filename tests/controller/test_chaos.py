@@ -22,7 +22,8 @@ from tests.controller.scene import Scene, node_status
 from tests.fakeapi.server import FakeApi
 
 from gpucdi.api.names import LABEL_REPAIR
-from gpucdi.api.policy import BreakerStatus
+from gpucdi.api.policy import BreakerStatus, TaintEffect
+from gpucdi.api.taint import is_tainted
 from gpucdi_operator.app import Operator
 from gpucdi_operator.decide import node_condition
 from gpucdi_operator.policies import UPGRADE_LABEL, governing, rule
@@ -48,7 +49,7 @@ LABELS: tuple[dict[str, str], ...] = (
     {"zone": "a", UPGRADE_LABEL: "drain-required"},
 )
 POLICIES: tuple[dict[str, Any], ...] = (
-    {"priority": 1, "nodeSelector": {"matchLabels": {"zone": "a"}}},
+    {"priority": 1, "nodeSelector": {"matchLabels": {"zone": "a"}}, "taint": "NoSchedule"},
     {"priority": 5, "repair": {"mode": "Observe"}},
     {"nodeSelector": {"matchLabels": {"zone": "b"}}, "kinds": {"extra": ["example.com/gpu"]}},
 )
@@ -189,6 +190,21 @@ def is_ruled(api: FakeApi, name: str) -> bool:
     return ruling.is_met_by(written.intent) and record.uid in written.owner_uids
 
 
+def mistainted(api: FakeApi, silent: set[str]) -> list[str]:
+    """Return the nodes that carry our taint though their names resolve, or no policy asks for it."""
+    found = []
+    for body in api.all("nodes"):
+        name = body["metadata"]["name"]
+        status = api.find("gpucdistatuses", name)
+        policies = [PolicyRecord.of(item).policy for item in api.all("gpucdipolicies")]
+        chosen = governing(policies, NodeRecord.of(body).labels)
+        asked = bool(chosen) and chosen[0].taint is not TaintEffect.NONE
+        ill = status is not None and (StatusRecord.of(status).is_drifted or name in silent)
+        if is_tainted(body) and not (asked and ill):
+            found.append(name)
+    return found
+
+
 def unsettled(api: FakeApi, scene: Scene, silent: set[str]) -> list[str]:
     """Return the nodes whose condition, spec or owner is not what it should be."""
     return [
@@ -267,6 +283,7 @@ async def test_after_chaos_the_cluster_is_what_a_pure_function_says(
                 await asyncio.sleep(dice.uniform(0.01, 0.1))
             api.faults.clear()
             await comes_right(lambda: unsettled(api, scene, chaos.silent), operator)
+            await comes_right(lambda: mistainted(api, chaos.silent), operator)
             await comes_right(lambda: unexplained(api, scene), operator)
             await comes_right(lambda: unrestored(api, scene), operator)
             assert len(operator.pods.tracks) <= chaos.pods

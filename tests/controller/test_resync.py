@@ -1,8 +1,8 @@
-"""The lists beside the watches: what is gone is dropped, and a watch may be quicker."""
+"""What comes and goes while we wait for an answer: a watch may be quicker than a list or a look."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
@@ -11,6 +11,7 @@ from tests.controller.scene import Scene, node_status
 from tests.fakeapi.server import FakeApi
 
 from gpucdi.api import fields
+from gpucdi.api.names import LABEL_REPAIR
 from gpucdi_kube import Credentials, HttpKubeApi, KubeObject, paths
 from gpucdi_operator.fleet import Saw
 
@@ -67,3 +68,40 @@ async def test_a_runtime_class_that_is_gone_is_forgotten_by_a_list(
         api.remove("runtimeclasses", "nvidia")
         await operator.fleet.resync()
         assert operator.store.handler_of("nvidia") is None
+
+
+class Meanwhile(HttpKubeApi):
+    """A connection on which something happens while the status of a policy is written."""
+
+    def __init__(self, url: str, deed: Callable[[], None]) -> None:
+        super().__init__(Credentials(url))
+        self.deed = deed
+
+    async def apply(
+        self, path: str, body: KubeObject, *, field_manager: str, force: bool = False
+    ) -> KubeObject:
+        """Do the deed, then write."""
+        self.deed()
+        return await super().apply(path, body, field_manager=field_manager, force=force)
+
+
+@pytest.mark.parametrize("plural", ["gpucdipolicies", "nodes", "gpucdistatuses"])
+async def test_what_goes_while_the_governor_looks_does_not_end_the_operator(
+    scene: Scene, api: FakeApi, start: Start, plural: str
+) -> None:
+    async with start(governor_s=600.0) as operator:
+        for name in ("n1", "n2"):
+            scene.node(name, labels={LABEL_REPAIR: "sometimes"})
+            scene.policy(name, taint="NoSchedule")
+            scene.agent_says(name, node_status(drifted=True))
+        fleet, store = operator.fleet, operator.store
+        await fleet.resync()
+
+        forget: Callable[[], None] = {
+            "gpucdipolicies": store.policies.clear,
+            "nodes": store.nodes.clear,
+            "gpucdistatuses": store.statuses.clear,
+        }[plural]
+        connection = Meanwhile(api.url, forget)
+        await replace(fleet.governor, api=connection).look()
+        await connection.close()
