@@ -91,8 +91,8 @@ async def test_what_goes_while_the_governor_looks_does_not_end_the_operator(
 ) -> None:
     async with start(governor_s=600.0) as operator:
         for name in ("n1", "n2"):
-            scene.node(name, labels={LABEL_REPAIR: "sometimes"})
-            scene.policy(name, taint="NoSchedule")
+            scene.node(name, labels={"zone": name, LABEL_REPAIR: "sometimes"})
+            scene.policy(name, taint="NoSchedule", nodeSelector={"matchLabels": {"zone": name}})
             scene.agent_says(name, node_status(drifted=True))
         fleet, store = operator.fleet, operator.store
         await fleet.resync()
