@@ -36,6 +36,7 @@ from gpucdi_agent.programs import LivePrograms
 from gpucdi_agent.show import as_json, as_object, as_table, as_yaml, plan_lines
 from gpucdi_agent.state import StateStore
 from gpucdi_agent.transaction import Transaction, message_of
+from gpucdi_agent.units import SystemdUnits
 
 FINE, PROBLEMS, NOT_DONE = 0, 1, 2
 # What to do when the state directory, without which nothing is written, cannot be used.
@@ -122,6 +123,7 @@ def _surroundings(host: HostTree) -> Surroundings:
         nvml=NvmlChild() if live else None,
         now=_now,
         monotonic=time.monotonic,
+        units=SystemdUnits(Path("/")) if live else None,
     )
 
 

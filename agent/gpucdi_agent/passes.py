@@ -15,7 +15,7 @@ from gpucdi.cdi import DEFAULT_SPEC_DIRS
 from gpucdi.findings import Cause, Finding
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
-from gpucdi.node.refresh import refresh_findings
+from gpucdi.node.refresh import RefreshReading, refresh_findings, refresh_status
 from gpucdi.programs import Programs
 from gpucdi.repair import Generation, Plan, WriteFile, plan, sha256_text, wanted
 from gpucdi_agent.backoff import Backoff
@@ -123,13 +123,15 @@ class NodePass:
             observation = observe(world.host, world.programs, count.inventory, intent)
             assessment = assess(observation, world.host)
         failures = tuple(map(failure, unmended(records)))
+        units = world.units.look() if world.units is not None else RefreshReading()
         context = PassContext(
             now=world.now(),
             mode=intent.mode,
             generation=generation,
             hold=view.hold,
             repairs=self._history,
-            extra=(*planned.refusals, *failures, *self._of_units(), *notices),
+            extra=(*planned.refusals, *failures, *refresh_findings(units, world.host), *notices),
+            refresh=refresh_status(units, world.host) if world.units is not None else None,
         )
         self._previous = node_status(assessment, context, self._previous)
         return PassResult(
@@ -140,10 +142,6 @@ class NodePass:
             due=self._due(still=still),
             cause_before=view.assessment.cause,
         )
-
-    def _of_units(self) -> tuple[Finding, ...]:
-        units, host = self._world.units, self._world.host
-        return () if units is None else tuple(refresh_findings(units.look(), host))
 
     def _repair(
         self, transaction: Transaction, planned: Plan, intent: Intent, count: Count

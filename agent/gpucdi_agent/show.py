@@ -69,6 +69,10 @@ def _lines(status: NodeStatus, node_name: str) -> Iterator[str]:
     if status.hold is not None:
         yield f"held since {status.hold.since}: {status.hold.reason}, {status.hold.message}"
     yield _gpu_line(status)
+    if (refresh := status.refresh) is not None:
+        covers = f", writes {refresh.kind} to {refresh.file}" if refresh.kind else ""
+        told = f", {refresh.problem}" if refresh.problem else ""
+        yield f"nvidia-cdi-refresh: service {refresh.service}, path {refresh.path}{covers}{told}"
     yield ""
     yield from _table(
         ("HANDLER", "ENGINE", "MODE", "DEFAULT KIND", "TOOLKIT", "BINARY", "CONFIG"),

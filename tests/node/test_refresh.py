@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucdi.api.status import RefreshStatus
 from gpucdi.findings import Cause
 from gpucdi.host import HostTree
 from gpucdi.node.refresh import (
@@ -16,8 +17,8 @@ from gpucdi.node.refresh import (
     UnitHealth,
     UnitReading,
     coverage,
-    describe,
     refresh_findings,
+    refresh_status,
 )
 
 DONE = UnitReading("loaded", "inactive", "enabled", "success", has_run=True)
@@ -114,15 +115,8 @@ def test_the_environment_file_wins_over_the_unit(host: HostTree) -> None:
 
 
 def test_the_facts_name_kind_and_file_only_where_a_unit_is(host: HostTree) -> None:
-    assert describe(RefreshReading(DONE, WAITING), host) == {
-        "service": "Idle",
-        "path": "Active",
-        "kind": "nvidia.com/gpu",
-        "file": "/var/run/cdi/nvidia.yaml",
-    }
-    unseen = describe(RefreshReading(problem="no D-Bus socket of the host"), host)
-    assert unseen == {
-        "service": "Unknown",
-        "path": "Unknown",
-        "problem": "no D-Bus socket of the host",
-    }
+    assert refresh_status(RefreshReading(DONE, WAITING), host) == RefreshStatus(
+        "Idle", "Active", "nvidia.com/gpu", "/var/run/cdi/nvidia.yaml"
+    )
+    unseen = refresh_status(RefreshReading(problem="no D-Bus socket of the host"), host)
+    assert unseen == RefreshStatus("Unknown", "Unknown", problem="no D-Bus socket of the host")

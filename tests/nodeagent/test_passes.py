@@ -138,6 +138,8 @@ def test_a_failed_refresh_unit_of_the_host_is_a_finding_beside_the_nodes_own(ben
     assert result.status.state is NodeState.RESOLVED
     (found,) = (item for item in result.status.findings if item.cause is Cause.REFRESH_UNIT_FAILED)
     assert found.key == "nvidia-cdi-refresh.service"
+    assert result.status.refresh is not None
+    assert result.status.refresh.service == "Failed"
 
 
 def test_observe_writes_nothing_and_explains(bench: Bench) -> None:

@@ -19,6 +19,7 @@ from gpucdi.api.status import (
     NearMiss,
     NodeState,
     NodeStatus,
+    RefreshStatus,
     RepairRecord,
 )
 from gpucdi.api.status_json import read_status, write_status
@@ -45,6 +46,7 @@ __all__ = [
     "NearMiss",
     "NodeState",
     "NodeStatus",
+    "RefreshStatus",
     "RepairMode",
     "RepairRecord",
     "read_status",

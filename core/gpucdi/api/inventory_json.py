@@ -1,6 +1,6 @@
-"""What a node has, from and to JSON: its GPUs, its engines, its runtime handlers.
+"""What a node has, from and to JSON: its GPUs, its engines, its runtime handlers, its refresh units.
 
-Owns: field names and bounds of these three. Must not know: what resolves through them.
+Owns: field names and bounds of these four. Must not know: what resolves through them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,17 @@ from collections.abc import Mapping
 
 from gpucdi.api import fields
 from gpucdi.api.fields import Json
-from gpucdi.api.status import EngineStatus, GpuDevice, GpuStatus, HandlerStatus, MigDevice
+from gpucdi.api.status import (
+    EngineStatus,
+    GpuDevice,
+    GpuStatus,
+    HandlerStatus,
+    MigDevice,
+    RefreshStatus,
+)
 
 LISTED = 16
+PROBLEM_LIMIT = 256
 
 
 def read_gpus(source: Mapping[str, object]) -> GpuStatus:
@@ -141,4 +149,30 @@ def write_handler(handler: HandlerStatus) -> dict[str, Json]:
         podAnnotations=list(handler.pod_annotations[:LISTED]),
         acceptEnv=handler.accept_env,
         acceptMounts=handler.accept_mounts,
+    )
+
+
+def read_refresh(source: Mapping[str, object]) -> RefreshStatus | None:
+    """Read what is known of the host's refresh units; nothing there is ``None``."""
+    if not source:
+        return None
+    return RefreshStatus(
+        service=fields.text(source, "service", "Unknown"),
+        path=fields.text(source, "path", "Unknown"),
+        kind=fields.text(source, "kind"),
+        file=fields.text(source, "file"),
+        problem=fields.text(source, "problem"),
+    )
+
+
+def write_refresh(refresh: RefreshStatus | None) -> Json:
+    """Write what is known of the host's refresh units."""
+    if refresh is None:
+        return None
+    return fields.compact(
+        service=refresh.service,
+        path=refresh.path,
+        kind=refresh.kind,
+        file=refresh.file,
+        problem=refresh.problem[:PROBLEM_LIMIT],
     )

@@ -174,8 +174,22 @@ class RepairRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshStatus:
+    """The host's own ``nvidia-cdi-refresh``: the health of its units, what they write and where.
+
+    ``problem`` says why nothing is known of them.
+    """
+
+    service: str = "Unknown"
+    path: str = "Unknown"
+    kind: str = ""
+    file: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """The whole status of one node."""
+    """The whole status of one node. ``refresh`` is ``None`` where nobody asked systemd."""
 
     state: NodeState = NodeState.UNKNOWN
     observed_generation: int | None = None
@@ -189,6 +203,7 @@ class NodeStatus:
     findings: tuple[Finding, ...] = ()
     repairs: tuple[RepairRecord, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    refresh: RefreshStatus | None = None
 
     @property
     def missing(self) -> int:

@@ -19,9 +19,11 @@ from gpucdi.api.inventory_json import (
     read_engine,
     read_gpus,
     read_handler,
+    read_refresh,
     write_engine,
     write_gpus,
     write_handler,
+    write_refresh,
 )
 from gpucdi.api.status import (
     FileStatus,
@@ -62,6 +64,7 @@ def read_status(source: object) -> NodeStatus:
         conditions=tuple(
             Condition.from_json(item) for item in fields.objects(source, "conditions")
         ),
+        refresh=read_refresh(fields.mapping(source, "refresh")),
     )
 
 
@@ -86,6 +89,7 @@ def write_status(status: NodeStatus) -> dict[str, Json]:
         engines=[write_engine(engine) for engine in status.engines[:ENGINES_SHOWN]],
         handlers=[write_handler(handler) for handler in status.handlers],
         kinds=[_write_kind(kind) for kind in status.kinds],
+        refresh=write_refresh(status.refresh),
         findings=[_write_finding(finding) for finding in status.findings[:FINDINGS_SHOWN]],
         repairs=[_write_repair(repair) for repair in status.repairs[-REPAIRS_SHOWN:]],
         conditions=[condition.to_json() for condition in status.conditions],

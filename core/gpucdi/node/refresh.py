@@ -7,9 +7,10 @@ how systemd is asked. Source: NVIDIA/nvidia-container-toolkit ``deployments/syst
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from gpucdi.api.status import RefreshStatus
 from gpucdi.findings import Cause, Finding, Severity
 from gpucdi.host import HostTree
 
@@ -152,15 +153,13 @@ def refresh_findings(reading: RefreshReading, host: HostTree) -> Iterator[Findin
         )
 
 
-def describe(reading: RefreshReading, host: HostTree) -> Mapping[str, str]:
-    """Return the facts for people and machines: health of both units, kind and file."""
+def refresh_status(reading: RefreshReading, host: HostTree) -> RefreshStatus:
+    """Return what the API shows: the health of both units; kind and file where there is a unit."""
+    service, path = reading.service.health, reading.path.health
+    if service in {UnitHealth.UNKNOWN, UnitHealth.ABSENT}:
+        return RefreshStatus(service.value, path.value, problem=reading.problem)
     covered = coverage(reading.service, host)
-    facts = {"service": reading.service.health.value, "path": reading.path.health.value}
-    if reading.service.health not in {UnitHealth.UNKNOWN, UnitHealth.ABSENT}:
-        facts |= {"kind": covered.kind, "file": covered.file}
-    if reading.problem:
-        facts["problem"] = reading.problem
-    return facts
+    return RefreshStatus(service.value, path.value, covered.kind, covered.file, reading.problem)
 
 
 def _finding(unit: str, told: str, advice: str, covered: Coverage) -> Finding:
@@ -175,7 +174,7 @@ def _finding(unit: str, told: str, advice: str, covered: Coverage) -> Finding:
     )
 
 
-def _assignments(lines: Iterator[str] | tuple[str, ...] | list[str]) -> Iterator[tuple[str, str]]:
+def _assignments(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield NAME and value of each assignment; an empty value is none, as the flags treat it."""
     for line in lines:
         name, equals, value = line.strip().partition("=")

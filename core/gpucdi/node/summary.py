@@ -15,6 +15,7 @@ from gpucdi.api.status import (
     MissingNames,
     NodeState,
     NodeStatus,
+    RefreshStatus,
     RepairRecord,
 )
 from gpucdi.cdi import reader_library
@@ -42,6 +43,7 @@ class PassContext:
     repairs: tuple[RepairRecord, ...] = ()
     extra: tuple[Finding, ...] = ()
     repairing: bool = False
+    refresh: RefreshStatus | None = None
 
 
 def node_status(
@@ -67,6 +69,7 @@ def node_status(
             previous.conditions if previous else (),
             context.now,
         ),
+        refresh=context.refresh,
     )
 
 
