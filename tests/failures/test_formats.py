@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import pytest
@@ -360,17 +359,20 @@ def test_a_request_with_a_leading_blank_stays_one_name() -> None:
     assert found.malformed == found.names
 
 
-def test_a_log_of_a_megabyte_is_read_in_seconds() -> None:
+def test_a_log_of_a_megabyte_is_read() -> None:
     line = f'time="1" level=error msg="{P2}{CNA}failed to inject CDI devices: unresolvable CDI devices {NAME}"\n'
     (failure,) = extract("noise without end " * 30_000 + line * 1_000)
     assert failure.names == (NAME,)
 
 
 @pytest.mark.parametrize(
-    "filling", [" ", "\n", "\\", "[", "(", "GPU-", "nvidia.com/gpu=", "a.b/c=", "u n r ", '"', "> "]
-)
-def test_no_filling_makes_reading_slow(filling: str) -> None:
+    "filling",
+    [" ", "\n", "\\", "[", "(", "GPU-", "nvidia.com/gpu=", "a.b/c=", "u n r ", '"', "> ", "| ", "_",
+     "''", '""', "<b", "&amp;", "^[[", "claim=9\n", "/a", 'error mounting "/',
+     "failed to load CDI Spec ", f"{'x' * 79}\n"],
+)  # fmt: skip
+def test_no_filling_keeps_reading_from_an_end(filling: str) -> None:
+    # What grows with the square of the length takes hours here, and a test has a minute.
     text = "Name:  a\nNode:  b\nAnnotations:  c: d\n" + filling * (400_000 // len(filling))
-    started = time.monotonic()
-    read_report(text + "unresolvable CDI devices" + filling * 50_000 + "x")
-    assert time.monotonic() - started < 20
+    (subject,) = read_report(f"{text}unresolvable CDI devices {filling * 50_000}x").subjects
+    assert subject.pod is not None

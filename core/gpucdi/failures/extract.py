@@ -9,12 +9,14 @@ from itertools import islice
 
 from gpucdi.failures import clean, names, wrappers
 from gpucdi.failures.catalogue import FORMATS
-from gpucdi.failures.formats import GPU_WORDS, Format
-from gpucdi.failures.model import EngineFamily, Failure, Resolver, Stage
+from gpucdi.failures.formats import GPU_WORDS, POD_VOLUME, Format
+from gpucdi.failures.model import EngineFamily, Failure, Resolver, Stage, Symptom
 
 # A log with thousands of repetitions says no more than its last few.
 MATCHES_PER_FORMAT = 200
 MESSAGE_CHARACTERS = 4_000
+# Words around a reason; read without one, they may be a reason that a line break tore apart.
+FRAMES = frozenset({Symptom.INJECTION_FAILED, Symptom.PREPARE_FAILED})
 _UNKNOWN_SUFFIX = re.compile(r":\s*unknown\.?\s*$")
 
 
@@ -26,6 +28,10 @@ class _Taken:
 
     def overlaps(self, start: int, end: int) -> bool:
         return any(start < taken_end and taken < end for taken, taken_end in self.spans)
+
+    def next_start(self, start: int, end: int) -> int:
+        """Return where the first span within begins, ``end`` if there is none."""
+        return min((taken for taken, _ in self.spans if 0 <= start < taken < end), default=end)
 
     def bounds(self, start: int, end: int, length: int) -> tuple[int, int]:
         """Return how far the neighbourhood of a span reaches before another failure begins."""
@@ -42,12 +48,19 @@ def extract(text: str, *, cut: bool | None = None) -> tuple[Failure, ...]:
     that the text does not list behind one of the known anchors. ``cut`` says whether the text was
     cut at its end, so that a last name may be incomplete: ``None`` is not known, as for a paste.
     """
-    found: tuple[Failure, ...] = ()
+    best: tuple[Failure, ...] = ()
     for reading in clean.readings(text):
         found = _unique(_found(reading, cut=cut))
-        if found:
+        if _telling(found) > _telling(best) or not best:
+            best = found
+        if best and _telling(best) == len(best):
             break
-    return found
+    return best
+
+
+def _telling(failures: tuple[Failure, ...]) -> int:
+    """Return how many of them say more than that something failed."""
+    return sum(1 for failure in failures if failure.symptom not in FRAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +80,9 @@ def _found(text: str, *, cut: bool | None) -> Iterable[Failure]:
         for match in islice(row.pattern.finditer(text), MATCHES_PER_FORMAT):
             listed = _names(row, match, text, cut=cut)
             end = max(match.end(), listed.end if listed else 0)
+            if row.symptom is Symptom.SPEC_LOAD_FAILED:
+                # An engine says it before the failure that came of it.
+                end = taken.next_start(match.start("detail"), end)
             if not taken.overlaps(match.start(), end):
                 taken.spans.append((match.start(), end))
                 hits.append(_Hit(row, match, listed, end))
@@ -89,7 +105,9 @@ def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
     frame = wrappers.frame(text, low, match, hit.end, high)
     groups = match.groupdict()
     found = listed.names if listed else ()
-    detail = _detail(groups.get("detail"))
+    detail = (
+        _detail(groups.get("detail"), hit.end - match.start("detail")) if "detail" in groups else ""
+    )
     kinds = (*([row.kind] if row.kind else []), *(listed.kinds if listed else ()))
     return Failure(
         format=_variant(row, detail),
@@ -112,7 +130,7 @@ def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
 
 def _is_gpu(groups: Mapping[str, str | None]) -> bool:
     found = f"{groups.get('path') or ''} {groups.get('subject') or ''}"
-    return GPU_WORDS.search(found) is not None
+    return GPU_WORDS.search(found) is not None and POD_VOLUME.search(found) is None
 
 
 def _stage(row: Format, around: Stage | None) -> Stage:
@@ -152,8 +170,8 @@ def _chain(failure: Failure) -> str:
     return "M08"
 
 
-def _detail(found: str | None) -> str:
-    detail = clean.flat(found or "")
+def _detail(found: str | None, room: int) -> str:
+    detail = clean.flat((found or "")[: max(0, room)])
     if detail.count('"') % 2:
         # The quote that closes the log line's msg, not one of the message's own.
         detail = detail.removesuffix('"')

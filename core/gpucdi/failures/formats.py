@@ -54,14 +54,26 @@ def loose(text: str) -> str:
 
 QUOTE = "[\"'`\u201c\u201d\u2018\u2019]"
 _NOT_PATH = "\\s\"'`,\u201c\u201d\u2018\u2019"
-PATH = rf"{QUOTE}?(?P<path>/[^{_NOT_PATH}]*[^{_NOT_PATH}:.]){QUOTE}?"
+# A quote that opens and does not close is one of a path that a line break tore apart.
+PATH = (
+    rf"(?P<open>{QUOTE})?(?P<path>/[^{_NOT_PATH}]*[^{_NOT_PATH}:.!])"
+    rf"(?(open)(?:{QUOTE}|(?=\u2026|\.{{3}}|\s*\Z))|{QUOTE}?)"
+)
+# What a system call answers, also where a line break stands in it, else any plain words.
+ERRNO = (
+    r"(?P<detail>no such file or directory|read-only file system|permission denied|invalid argument"
+    r"|operation not permitted|no space left on device|not a directory|file exists|[a-z\x20-]+)"
+)
 # The rest of a message: up to where a log line, a list or another record ends.
 DETAIL = (
-    r"\s*(?P<detail>(?:(?!\]\]|\nError|\nfailed to |\nThe following|\n\S+ERRO|\ntime=|\n\{"
-    r"|\"\s*(?:time=|file=|,\"|\})|\n(?:Warning|Normal)\s)[\s\S]){0,600})"
+    r"\s*(?P<detail>(?:(?!\]\]|\sError:|\nError|(?<!:)\nfailed to |\nThe following|\n\S+ERRO|\ntime=|\n\{"
+    r"|\"\s*(?:time=|file=|,\"|\})|\n(?:Warning|Normal)\s|\sfailed to load CDI Spec)[\s\S]){0,600})"
 )
 # A path or name of GPU software: what specs mount, and what handlers are called.
 GPU_WORDS = re.compile(
-    r"nvidia|cuda|nvml|nvoptix|libEGL|libGL|libnv|vulkan|/dri(?:/|$)|/dev/dxg|wsl|rocm|amd|gpu|cdi",
+    r"nvidia|cuda|nvml|nvoptix|libEGL|libGL|libnv|vulkan|/dri(?:/|$)|/dev/(?:dxg|kfd|accel)|wsl|rocm"
+    r"|(?<![a-z])amd(?!64)|gpu|cdi|habana|libze_",
     re.IGNORECASE,
 )
+# A volume of the Pod's own, whatever it is called: kubelet made it, and no spec mounts it.
+POD_VOLUME = re.compile(r"/pods/[0-9a-f-]{32,36}/(?:volume|plugins|etc-hosts|containers)")

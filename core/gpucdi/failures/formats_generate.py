@@ -9,7 +9,7 @@ Sources: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-ctk/cdi/generate``, ``pkg/
 
 from __future__ import annotations
 
-from gpucdi.failures.formats import DETAIL, PATH, QUOTE, Format, spaced
+from gpucdi.failures.formats import DETAIL, ERRNO, PATH, QUOTE, Format, spaced
 from gpucdi.failures.model import EngineFamily, Stage, Symptom
 
 _E, _S, _Y = EngineFamily, Stage, Symptom
@@ -47,7 +47,7 @@ GENERATORS: tuple[Format, ...] = (
     Format(
         "M37",
         _Y.GENERATE_FAILED,
-        spaced(r"(?P<detail>unsupported device id(?:: \S+?)?)(?=[\"\s]|$)"),
+        spaced(r"(?P<detail>unsupported device id\b(?:: [\w.:-]*\w)?)"),
         _S.UNKNOWN,
         usually=_S.GENERATE,
     ),
@@ -56,7 +56,7 @@ GENERATORS: tuple[Format, ...] = (
         _Y.SPEC_WRITE_FAILED,
         spaced(
             rf"failed to (?:write (?:CDI )?spec [^\n:]{{0,120}}: )?(?:failed to )?create Spec "
-            rf"(?:file|dir): (?:open|mkdir) {PATH}:? (?P<detail>[a-z\x20-]+)"
+            rf"(?:file|dir): (?:open|mkdir) {PATH}:? {ERRNO}"
         ),
         _S.UNKNOWN,
         usually=_S.GENERATE,
@@ -64,13 +64,16 @@ GENERATORS: tuple[Format, ...] = (
     Format(
         "M57",
         _Y.SPEC_WRITE_FAILED,
-        spaced(rf"failed to set permissions on spec file: chmod {PATH}:? (?P<detail>[a-z\x20-]+)"),
+        spaced(rf"failed to set permissions on spec file: chmod {PATH}:? {ERRNO}"),
         _S.PREPARE,
     ),
     Format(
         "M14",
         _Y.SPEC_WRITE_FAILED,
-        spaced(r"(?P<detail>invalid CDI Spec: [^\n]{0,300}|invalid device, empty device edits)"),
+        spaced(
+            r"(?P<detail>(?:invalid CDI Spec: (?:failed add device [^\n]{0,120}: )?)?"
+            r"invalid device, empty device edits|invalid CDI Spec: [^\n]{0,300})"
+        ),
         _S.UNKNOWN,
         usually=_S.GENERATE,
     ),
@@ -207,7 +210,10 @@ DRIVER: tuple[Format, ...] = (
     Format(
         "M46",
         _Y.DRIVER_STATE,
-        spaced(r"could not load NVML library: (?P<detail>[^\n]{0,160})"),
+        spaced(
+            r"could not load NVML library: (?P<detail>\S+: cannot open shared object file"
+            r"(?:: No such file or directory)?|[^\n]{0,160})"
+        ),
         _S.UNKNOWN,
         usually=_S.RUNNING,
     ),

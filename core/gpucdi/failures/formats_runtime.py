@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from gpucdi.failures.formats import DETAIL, PATH, QUOTE, Format, spaced
+from gpucdi.failures.formats import DETAIL, ERRNO, PATH, QUOTE, Format, spaced
 from gpucdi.failures.model import EngineFamily, Resolver, Stage, Symptom
 
 _E, _R, _S, _Y = EngineFamily, Resolver, Stage, Symptom
@@ -102,8 +102,8 @@ HOOKS: tuple[Format, ...] = (
         "M26",
         _Y.HOOK_FAILED,
         spaced(
-            r"nvidia-(?:ctk hook|cdi-hook) (?P<hook>[a-z][a-z-]+)\nstderr: (?P<detail>[\s\S]{0,400}?)"
-            r"(?=\nFATAL ERROR|$)"
+            r"nvidia-(?:ctk hook|cdi-hook) (?P<hook>[a-z][a-z-]+) stderr: (?P<detail>[\s\S]{0,400}?)"
+            r"(?=\s+FATAL ERROR|\Z)"
         ),
         _S.START,
         _E.GVISOR,
@@ -127,7 +127,7 @@ HOOKS: tuple[Format, ...] = (
         _Y.HOOK_SKIPPED,
         spaced(
             rf"CDI device (?P<names>){QUOTE}[^'\"]+{QUOTE} defines a {QUOTE}?\w+{QUOTE}? hook "
-            r"\((?P<hook>[^()]+)\) that \S+ does not know"
+            r"\((?P<hook>[^()\s]+)\) that \S+ does not know"
         ),
         _S.RUNNING,
     ),
@@ -137,7 +137,7 @@ MOUNTS: tuple[Format, ...] = (
     Format(
         "S13",
         _Y.IDMAP_FAILED,
-        spaced(rf"failed to set MOUNT_ATTR_IDMAP on {PATH}(?:: (?P<detail>[a-z\x20]+))?"),
+        spaced(rf"failed to set MOUNT_ATTR_IDMAP on {PATH}(?:: {ERRNO})?"),
         _S.UNKNOWN,
         usually=_S.START,
     ),
@@ -146,13 +146,13 @@ MOUNTS: tuple[Format, ...] = (
         _Y.IDMAP_FAILED,
         spaced(
             r"error creating device nodes: mount (?P<path>/[^\s:]+):\S+ \(via [^()]*\)"
-            r"(?:, flags: \w+)?: (?P<detail>[a-z\x20]+)"
+            rf"(?:, flags: \w+)?: {ERRNO}"
         ),
     ),
     _of_gpu_files(
         "M18",
         _Y.MOUNT_FAILED,
-        spaced(rf"failed to fulfil mount request: open {PATH}:? (?P<detail>[a-z\x20]+)"),
+        spaced(rf"failed to fulfil mount request: open {PATH}:? {ERRNO}"),
     ),
     _of_gpu_files(
         "M18",
@@ -185,7 +185,7 @@ HANDLERS: tuple[Format, ...] = (
     Format(
         "M44",
         _Y.HANDLER_MISSING,
-        spaced(rf"no runtime for {QUOTE}(?P<subject>[^\"'`]+){QUOTE} is configured"),
+        spaced(rf"no runtime for {QUOTE}(?P<subject>[^\"'`\s]+){QUOTE} is configured"),
         _S.SANDBOX,
         _E.CONTAINERD,
         gpu_only=True,
@@ -252,7 +252,7 @@ HANDLERS: tuple[Format, ...] = (
         _Y.HANDLER_MISSING,
         spaced(
             r"no corresponding runtime configured in `?containerd\.runtimes`? for `?containerd`? "
-            r"`?default_runtime_name = \"(?P<subject>[^\"]+)\""
+            r"`?default_runtime_name = \"{1,2}(?P<subject>[^\"\s]+)\""
         ),
         _S.CONFIGURE,
         _E.CONTAINERD,

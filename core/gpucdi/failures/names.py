@@ -23,7 +23,9 @@ _BROKEN_HEAD = re.compile(
 _VALUE = re.compile(r"[^\s,;\"'`()\[\]{}<>|\\]*")
 _PARTIAL_UUID = re.compile(r"GP?|MI?|(?:GPU|MIG)(?:-[0-9a-fA-F-]*)?")
 _UUID_LENGTH = 40
-_TRAILING = ".:;"
+_BARE_UUID = re.compile(r"(?<![0-9a-fA-F])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")
+_TORN_BARE_UUID = re.compile(r"([A-Za-z0-9_.:-]{1,64}(?:\n|  )[A-Za-z0-9_.:-]{1,100})")
+_TRAILING = ".:;!?"
 _OPENING = re.compile(r"[\s:]*[\[(`\"']?\s*")
 _CLOSING = re.compile(r"[`\"']{0,4}\s*\Z")
 _COMMA = re.compile(r"[`\"']?\s*,\s*[`\"']?")
@@ -143,7 +145,7 @@ def _with_value(text: str, kind: str, behind: int) -> _Item:
             return _Item(f"{kind}= {inner.group()}", inner.end())
     if not value and (wrapped := _WRAPPED_UUID.match(text, behind)) is not None:
         return _Item(f"{kind}={wrapped.group(1)}", wrapped.end())
-    joined = _joined_uuid(text, value, behind)
+    joined = _joined_uuid(text, value, behind) or _joined_claim(text, value, behind)
     if joined is not None:
         return _Item(f"{kind}={joined[0]}", joined[1])
     gap = _ELLIPSIS.search(value)
@@ -164,6 +166,19 @@ def _joined_uuid(text: str, value: str, behind: int) -> tuple[str, int] | None:
             joined += text[place]
         place += 1
     return (joined, place) if UUID.fullmatch(joined) else None
+
+
+def _joined_claim(text: str, value: str, behind: int) -> tuple[str, int] | None:
+    """Put together a name with a bare UUID in it, as of a DRA claim, that a break tore apart."""
+    torn = _TORN_BARE_UUID.match(text, behind)
+    if torn is None or not torn.group(1).startswith(value):
+        return None
+    joined = "".join(torn.group(1).split())
+    found = _BARE_UUID.search(joined)
+    stripped = joined.rstrip(_TRAILING)
+    if found is None or not found.start() < len(value) < found.end():
+        return None
+    return stripped, torn.end() - (len(joined) - len(stripped))
 
 
 def _separator(text: str, place: int, *, blanks: bool) -> int | None:

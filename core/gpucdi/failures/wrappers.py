@@ -88,7 +88,7 @@ AFTER: tuple[Mark, ...] = (
 
 # Where another record begins: a row of `kubectl describe`, a log line, a tool's own error.
 _RECORD = re.compile(
-    r"\n(?=(?:Warning|Normal)\s|\{|time=\"|[EWIF][0-9]{4} |Error: |ERRO\[|docker: |\S+: Error:)"
+    r"(?<!:)\n(?=(?:Warning|Normal)\s|\{|time=\"|[EWIF][0-9]{4} |Error: |ERRO\[|docker: |\S+: Error:)"
 )
 
 
