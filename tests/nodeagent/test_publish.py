@@ -7,12 +7,12 @@ import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from tests.fakeapi.server import FakeApi, serving
+from tests.nodeagent.clocks import ShortClock
 
 from gpucdi.api import Intent, NodeState, NodeStatus, RepairMode
 from gpucdi.api.names import NAMESPACE
@@ -24,7 +24,6 @@ from gpucdi_kube import (
     HttpKubeApi,
     KubeApi,
     RetryPolicy,
-    SystemClock,
 )
 
 NODE = "gpu-17"
@@ -34,22 +33,9 @@ RESOLVED = NodeStatus(state=NodeState.RESOLVED)
 ONCE = RetryPolicy(deadline_s=0.0)
 
 
-@dataclass
-class QuickClock:
-    """The machine's clock, except that every wait is short."""
-
-    real: SystemClock = field(default_factory=SystemClock)
-    waits: list[float] = field(default_factory=list)
-
-    def now(self) -> datetime:
-        return self.real.now()
-
-    def monotonic(self) -> float:
-        return self.real.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        await asyncio.sleep(min(seconds, 0.02) if seconds < 30 else 3600)
+def quick() -> ShortClock:
+    """Return a clock on which short waits are shorter and long ones never end."""
+    return ShortClock(lambda seconds: min(seconds, 0.02) if seconds < 30 else 3600)
 
 
 @dataclass
@@ -58,7 +44,7 @@ class Session:
 
     api: FakeApi
     link: ClusterLink
-    clock: QuickClock
+    clock: ShortClock
     intents: list[tuple[Intent, int | None]]
 
     def status(self) -> dict[str, object]:
@@ -86,7 +72,7 @@ class Session:
 
 @asynccontextmanager
 async def session(api: FakeApi | None = None, alive: bool = True) -> AsyncIterator[Session]:
-    clock = QuickClock()
+    clock = quick()
     intents: list[tuple[Intent, int | None]] = []
     async with serving(api) as server:
 
@@ -282,16 +268,11 @@ async def test_without_credentials_the_last_status_waits_for_them() -> None:
                 raise CredentialsError("no service account")
             return HttpKubeApi(Credentials(server.url), policy=ONCE)
 
-        @dataclass
-        class Impatient(QuickClock):
-            async def sleep(self, seconds: float) -> None:
-                await asyncio.sleep(0.01 if seconds == 60.0 and not self.waits else 0.05)
-                self.waits.append(seconds)
-
-        link = ClusterLink(NODE, connect, lambda *_: None, lambda: True, Impatient())
+        clock = ShortClock(lambda _: 0.05)
+        link = ClusterLink(NODE, connect, lambda *_: None, lambda: True, clock)
         link.show(DRIFTED)
         task = asyncio.create_task(link.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not server.find("gpucdistatuses", NODE):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
         task.cancel()
