@@ -71,8 +71,11 @@ def take_inventory(host: HostTree, nvml: Nvml | None, driver_roots: Iterable[str
     kernel = proc_inventory(host)
     pci = pci_addresses(host)
     if reading.failure is not None:
-        problem = replace(_nvml_problem(reading), file=library or _LIBRARY)
+        problem = replace(_nvml_problem(reading, kernel), file=library or _LIBRARY)
         if not kernel.is_known:
+            # Who may not ask NVML still sees that no driver is loaded.
+            if reading.failure is NvmlFailure.NO_PERMISSION:
+                problem = kernel.problem or problem
             return Count(
                 Inventory(problem=problem, pci_count=_count(pci), findings=_unbound(pci, ()))
             )
@@ -212,7 +215,7 @@ _PROBLEMS: dict[NvmlFailure, tuple[Cause, str]] = {
     ),
     NvmlFailure.NO_PERMISSION: (
         Cause.DRIVER_NOT_READY,
-        "let gpucdi open /dev/nvidiactl, or accept the kernel module's list as the inventory",
+        "let gpucdi open /dev/nvidiactl, or accept the kernel module's list (no index, no MIG)",
     ),
     NvmlFailure.GPU_LOST: (
         Cause.GPU_LOST,
@@ -229,9 +232,18 @@ _PROBLEMS: dict[NvmlFailure, tuple[Cause, str]] = {
 }
 
 
-def _nvml_problem(reading: NvmlReading) -> Finding:
+# The module's list under /proc shows that it is loaded, whatever NVML says.
+_LOADED_ADVICE = (
+    "the kernel module is loaded: make its device nodes (nvidia-modprobe -c 0 -u, or nvidia-smi as "
+    "root), and look in dmesg for what it says of the GPUs"
+)
+
+
+def _nvml_problem(reading: NvmlReading, kernel: Inventory) -> Finding:
     failure = reading.failure or NvmlFailure.UNKNOWN
     cause, advice = _PROBLEMS[failure]
+    if failure is NvmlFailure.DRIVER_NOT_LOADED and kernel.is_known:
+        advice = _LOADED_ADVICE
     return Finding(
         cause=cause,
         severity=Severity.WARNING,

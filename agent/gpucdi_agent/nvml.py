@@ -7,6 +7,7 @@ fail. Must not know: what else can count GPUs (``inventory``).
 from __future__ import annotations
 
 import enum
+import errno
 import json
 import os
 import subprocess
@@ -26,6 +27,7 @@ _LIBRARY_NAME = "libnvidia-ml.so.1"
 # nvml.h, nvmlReturn_t
 _NO_PERMISSION, _DRIVER_NOT_LOADED, _LIBRARY_NOT_FOUND = 4, 9, 12
 _GPU_IS_LOST, _RESET_REQUIRED, _VERSION_MISMATCH = 15, 16, 18
+_CONTROL = "/dev/nvidiactl"
 
 
 class NvmlFailure(enum.StrEnum):
@@ -130,14 +132,15 @@ class NvmlChild:
             if process.returncode is None:
                 self._stuck = process
             return _failed(NvmlFailure.TIMEOUT, f"no answer within {self._deadline_seconds:g} s")
-        return _parse(stdout, stderr.decode("utf-8", "replace"), process.returncode)
+        return read_answer(stdout, stderr.decode("utf-8", "replace"), process.returncode)
 
 
 def _failed(failure: NvmlFailure, message: str) -> NvmlReading:
     return NvmlReading(failure=failure, message=message)
 
 
-def _parse(stdout: bytes, stderr: str, code: int) -> NvmlReading:
+def read_answer(stdout: bytes, stderr: str, code: int) -> NvmlReading:
+    """Return what the child's output and exit code mean."""
     try:
         answer = json.loads(stdout)
     except ValueError:
@@ -146,7 +149,11 @@ def _parse(stdout: bytes, stderr: str, code: int) -> NvmlReading:
     error = fields.mapping(answer, "error")
     if error:
         failure = _BY_CODE.get(fields.integer(error, "code"), NvmlFailure.UNKNOWN)
-        return _failed(failure, fields.text(error, "message"))
+        message = fields.text(error, "message")
+        lacking = _lacking_right(answer) if failure is NvmlFailure.DRIVER_NOT_LOADED else ""
+        if lacking:
+            return _failed(NvmlFailure.NO_PERMISSION, f"{lacking} (NVML itself says: {message})")
+        return _failed(failure, message)
     devices = tuple(_device(item) for item in fields.objects(answer, "devices"))
     return NvmlReading(
         driver=fields.text(answer, "driver"),
@@ -166,6 +173,16 @@ def _parse(stdout: bytes, stderr: str, code: int) -> NvmlReading:
             if item.get("migEnabled") != item.get("migPending")
         ),
     )
+
+
+def _lacking_right(answer: Mapping[str, object]) -> str:
+    """Return which right kept NVML from asking the driver, empty where none did."""
+    refused = fields.integer(answer, "control")
+    if refused in {errno.EACCES, errno.EPERM}:
+        return f"{_CONTROL} cannot be opened: {os.strerror(refused)}"
+    if refused == errno.ENOENT and answer.get("outside") is True:
+        return f"the host's root cannot be entered, and there is no {_CONTROL} outside of it"
+    return ""
 
 
 def _device(source: Mapping[str, object]) -> GpuDevice:

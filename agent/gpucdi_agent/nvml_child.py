@@ -23,6 +23,7 @@ import pynvml
 
 T = TypeVar("T")
 LIBRARY = "libnvidia-ml.so.1"
+CONTROL = "/dev/nvidiactl"
 # What NVML itself is linked to; loaded before the root changes, lest the host's C library meets ours.
 _NEEDED = ("libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1")
 
@@ -39,13 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _answer(root: str, library: str) -> dict[str, object]:
-    problem = _load(root, library)
+    outside, problem = _load(root, library)
     if problem is not None:
         return {"error": {"code": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "message": problem}}
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return {"error": _error(error)}
+        return {"error": _error(error), "control": _control(), "outside": outside}
     try:
         return _inventory()
     except pynvml.NVMLError as error:
@@ -54,7 +55,9 @@ def _answer(root: str, library: str) -> dict[str, object]:
         pynvml.nvmlShutdown()
 
 
-def _load(root: str, library: str) -> str | None:
+def _load(root: str, library: str) -> tuple[bool, str | None]:
+    """Load the library; tell whether that was from outside of ``root``, and what went wrong."""
+    outside = False
     if root != "/":
         for name in _NEEDED:
             _try_load(name)
@@ -63,9 +66,22 @@ def _load(root: str, library: str) -> str | None:
             os.chdir("/")
         except PermissionError:
             # Without the capability the library is loaded through the mount instead.
+            outside = True
             library = root + library if library.startswith("/") else library
     # pynvml asks for the bare soname; a library of that soname that is already loaded answers.
-    return _try_load(library)
+    return outside, _try_load(library)
+
+
+def _control() -> int:
+    """Return the errno with which this process may not open what NVML opens first, 0 if it may.
+
+    NVML says "Driver Not Loaded" of a device that is absent, forbidden or without driver alike.
+    """
+    try:
+        os.close(os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno or 0
+    return 0
 
 
 def _try_load(library: str) -> str | None:

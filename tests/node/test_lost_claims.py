@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,13 +27,14 @@ from gpucdi.capture import collect, open_tree, write_archive
 from gpucdi.findings import Cause, Finding, Severity, Who
 from gpucdi.host import HostTree
 from gpucdi.node import Inventory, assess, observe
-from gpucdi.node.checkpoints import read_checkpoints, this_boot, without_details
+from gpucdi.node.checkpoints import PLUGIN_DIRS, read_checkpoints, this_boot, without_details
 from gpucdi.programs import CapturedPrograms, Programs
 
 UID = "973c9807-4b59-a216-7e46-f5733c39173f"
 NAME = f"k8s.gpu.nvidia.com/claim={UID}-gpu-0"
 CLAIM_FILE = f"/run/cdi/k8s.gpu.nvidia.com-claim_{UID}.yaml"
 THERE = {CLAIM_FILE: spec("k8s.gpu.nvidia.com/claim", f"{UID}-gpu-0")}
+NOBODY = 65534
 OTHER_BOOT = "5cf0a4a4-9a4b-4f0e-8a3d-0e8f6b7c8d90"
 
 
@@ -113,6 +116,40 @@ def test_what_cannot_be_understood_is_said_and_not_guessed(
     assert (found.cause, found.severity) == (Cause.UNDETERMINED, Severity.INFO)
     assert found.message.startswith(said)
     assert found.file == CHECKPOINT
+
+
+def test_a_checkpoint_that_may_not_be_read_is_unknown_and_no_fault_of_the_driver(
+    tmp_path: Path,
+) -> None:
+    files = BOOT_FILES | {CHECKPOINT: checkpoint(UID, NAME)}
+    scene = Scene(files=files, modes={CHECKPOINT: "0600"}, read_as_uid=65532)
+    found = [
+        item
+        for item in look(scene, tmp_path / "root").findings
+        if item.file and item.file in CHECKPOINT
+    ]
+    (denied,) = [item for item in found if item.cause is Cause.UNDETERMINED]
+    assert (denied.severity, denied.file) == (Severity.INFO, PLUGIN_DIRS[0])
+    assert "Permission denied" in denied.message
+    assert "as root" in denied.advice
+    assert "log of the DRA driver" not in denied.advice
+
+
+def test_a_folder_that_may_not_be_looked_into_is_one_finding() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        host = build(Scene(files={CHECKPOINT: checkpoint(UID, NAME)}), Path(name) / "root")
+        Path(name).chmod(0o755)
+        (host.root / "var/lib/kubelet").chmod(0)
+        programs = CapturedPrograms.of(host)
+        user = os.geteuid()
+        os.seteuid(NOBODY if user == 0 else user)
+        try:
+            found = findings(host, programs)
+        finally:
+            os.seteuid(user)
+            (host.root / "var/lib/kubelet").chmod(0o700)
+    (denied,) = [item for item in found if item.file == PLUGIN_DIRS[0]]
+    assert "gpu.nvidia.com and compute-domain.nvidia.com" in denied.message
 
 
 def test_without_the_kernels_files_only_missing_specs_tell(tmp_path: Path) -> None:

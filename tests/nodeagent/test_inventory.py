@@ -153,3 +153,24 @@ def test_a_captured_tree_has_no_nvml_and_that_is_no_problem(root: Path) -> None:
 
     assert inventory.problem is None
     assert inventory.gpus.source == "proc"
+
+
+def test_a_loaded_module_is_never_to_be_loaded_again(root: Path) -> None:
+    answer = NvmlReading(failure=NvmlFailure.DRIVER_NOT_LOADED, message="Driver Not Loaded")
+
+    inventory = take_inventory(HostTree(root), GivenNvml(answer)).inventory
+
+    assert inventory.problem is not None
+    assert "modprobe nvidia" not in inventory.problem.advice
+    assert "is loaded" in inventory.problem.advice
+
+
+def test_without_module_and_without_the_right_to_ask_the_module_is_what_lacks(
+    tmp_path: Path,
+) -> None:
+    answer = NvmlReading(failure=NvmlFailure.NO_PERMISSION, message="no /dev/nvidiactl")
+
+    inventory = take_inventory(HostTree(tmp_path), GivenNvml(answer)).inventory
+
+    assert inventory.problem is not None
+    assert "load the NVIDIA driver" in inventory.problem.advice

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.lab import driver, hardware
+from tests.lab import driver, hardware, incident
+from tests.lab.fixtures import MakeNode
 from tests.lab.hardware import Fault, Hardware
+from tests.lab.programs import ProgramMissingError
+from tests.nodeagent import resident
 
-from gpucdi_agent.nvml import NvmlChild, NvmlFailure, NvmlReading, kernel_bus_id
+from gpucdi_agent.nvml import NvmlChild, NvmlFailure, NvmlReading, kernel_bus_id, read_answer
 
 LOST = replace(hardware.TWO_GPUS.gpus[1], lost=True)
 
@@ -20,8 +29,8 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
     """Return a function that describes a machine to the stub and asks it through the child."""
     try:
         library = driver.compile_stub() / "libnvidia-ml.so.1"
-    except FileNotFoundError as missing:
-        pytest.skip(f"needs gcc: {missing}")
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
     config = tmp_path / "nvml.conf"
     monkeypatch.setenv("NVML_STUB_CONFIG", str(config))
 
@@ -108,3 +117,62 @@ def test_no_library_is_told_apart() -> None:
 )
 def test_bus_ids_are_written_as_the_kernel_does(text: str, kernel: str) -> None:
     assert kernel_bus_id(text) == kernel
+
+
+@pytest.mark.parametrize(
+    ("control", "outside", "failure"),
+    [
+        (errno.EACCES, False, NvmlFailure.NO_PERMISSION),
+        (errno.EPERM, True, NvmlFailure.NO_PERMISSION),
+        (errno.ENOENT, True, NvmlFailure.NO_PERMISSION),
+        (errno.ENOENT, False, NvmlFailure.DRIVER_NOT_LOADED),
+        (errno.ENXIO, False, NvmlFailure.DRIVER_NOT_LOADED),
+        (0, False, NvmlFailure.DRIVER_NOT_LOADED),
+    ],
+)
+def test_a_missing_right_is_not_a_driver_that_is_not_loaded(
+    control: int, failure: NvmlFailure, *, outside: bool
+) -> None:
+    error = {"code": 9, "message": "Driver Not Loaded"}
+    said = json.dumps({"error": error, "control": control, "outside": outside})
+
+    assert read_answer(said.encode(), "", 0).failure is failure
+
+
+@pytest.mark.lab
+def test_without_the_right_to_the_device_the_finding_says_so(make_node: MakeNode) -> None:
+    node = make_node(incident.description())
+    node.set_nvml(replace(hardware.TWO_GPUS, fault=Fault.DRIVER_NOT_LOADED))
+    node.path("/dev/nvidiactl").chmod(0)
+    without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+
+    done = node.run([*without, *resident.AGENT, "inspect", "-o", "json"])
+
+    assert done.stdout, done.stderr
+    findings = json.loads(done.stdout)["status"]["findings"]
+    (found,) = [item for item in findings if "NVML does not answer" in item["message"]]
+    assert "/dev/nvidiactl cannot be opened: Permission denied" in found["message"]
+    assert "modprobe" not in found["advice"]
+
+
+def test_from_outside_of_the_hosts_root_the_child_says_so(tmp_path: Path) -> None:
+    # Being root without any capability: the tree can be read, its root not be entered.
+    without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    child = [sys.executable, "-m", "gpucdi_agent.nvml_child", "--root", str(tmp_path)]
+    try:
+        library = driver.compile_stub() / "libnvidia-ml.so.1"
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
+    shutil.copy(library, tmp_path)
+    config = tmp_path / "nvml.conf"
+    driver.write_stub_config(config, replace(hardware.ONE_GPU, fault=Fault.DRIVER_NOT_LOADED))
+
+    done = subprocess.run(
+        [*(without if os.geteuid() == 0 else []), *child, "--library", f"/{library.name}"],
+        env={**os.environ, "NVML_STUB_CONFIG": str(config)},
+        capture_output=True,
+        check=True,
+    )
+
+    said = json.loads(done.stdout)
+    assert (said["outside"], said["error"]["code"]) == (True, 9)

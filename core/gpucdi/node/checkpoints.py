@@ -60,6 +60,7 @@ class PreparedClaim:
 class Checkpoint:
     """One driver's checkpoint; ``problem`` says why nothing is known of what it holds.
 
+    ``is_denied``: whoever looks has no right to, so that not even its being there is known.
     ``boot_id`` is the boot that it belongs to, ``None`` before v0.4.0. ``key`` is where the claims
     stand in the file.
     """
@@ -71,6 +72,7 @@ class Checkpoint:
     modified_s: int | None = None
     key: str = ""
     problem: str = ""
+    is_denied: bool = False
 
 
 def this_boot(host: HostTree) -> Boot:
@@ -100,6 +102,8 @@ def read_checkpoints(host: HostTree) -> Iterator[Checkpoint]:
                 continue
             except FileTooLargeError:
                 yield Checkpoint(path, driver, problem=f"is larger than {READ_LIMIT_BYTES} bytes")
+            except PermissionError as error:
+                yield Checkpoint(path, driver, problem=error.strerror or "", is_denied=True)
             except OSError as error:
                 yield Checkpoint(path, driver, problem=f"cannot be read: {error.strerror}")
             else:

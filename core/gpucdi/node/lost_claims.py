@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from posixpath import dirname
 
 from gpucdi.cdi import DEFAULT_SPEC_DIRS, Reader, Registry, UnresolvedReason
 from gpucdi.findings import Cause, Finding, Severity, Who
@@ -38,10 +39,13 @@ def lost_claim_findings(observation: Observation, host: HostTree) -> Iterator[Fi
     found = tuple(read_checkpoints(host))
     if not found:
         return
+    yield from _denied([checkpoint for checkpoint in found if checkpoint.is_denied])
     boot = this_boot(host)
     registries = [reader.registry for reader in observation.readers]
     registries.append(Reader(DEFAULT_SPEC_DIRS, ASSUMED_LIBRARY).load(host))
     for checkpoint in found:
+        if checkpoint.is_denied:
+            continue
         if checkpoint.problem:
             yield _not_known(checkpoint)
         elif checkpoint.claims:
@@ -59,6 +63,23 @@ def _not_known(checkpoint: Checkpoint) -> Finding:
         who=Who.ADMIN,
         file=checkpoint.path,
     )
+
+
+def _denied(checkpoints: Sequence[Checkpoint]) -> Iterator[Finding]:
+    """Yield one finding for each folder of plugins: what lies in it, if anything, is not seen."""
+    for folder in dict.fromkeys(dirname(dirname(item.path)) for item in checkpoints):
+        drivers = [item.driver for item in checkpoints if item.path.startswith(f"{folder}/")]
+        why = next(item.problem for item in checkpoints if item.path.startswith(f"{folder}/"))
+        yield Finding(
+            cause=Cause.UNDETERMINED,
+            severity=Severity.INFO,
+            message=f"gpucdi may not look for checkpoints of {' and '.join(drivers)} ({why}): "
+            "whether claims that they prepared survived the last reboot is not known",
+            advice="where a DRA driver of NVIDIA runs, look as root (gpucdi-agent inspect, or an "
+            "agent that may read this folder); elsewhere nothing is to be done",
+            who=Who.ADMIN,
+            file=folder,
+        )
 
 
 def _judged(
