@@ -16,6 +16,7 @@ from typing import Protocol
 
 from gpucdi.engines.versions import Release, release
 from gpucdi.findings import Cause, Finding, Severity, Who
+from gpucdi.node.generator import no_generator
 from gpucdi.node.kinds import ALL, NONE
 from gpucdi.repair import Generation
 from gpucdi_agent.assembled import merge, with_none
@@ -97,7 +98,7 @@ class CtkGenerator:
         """Return the spec on standard output, or a finding with the shortened error."""
         program = self.program or generation.ctk
         if program is None:
-            return _no_generator(generation)
+            return no_generator(generation.kind, generation.toolkit_directory)
         made = self._generate(program, generation)
         if NONE in generation.names and isinstance(made, bytes):
             return with_none(made, program)
@@ -198,19 +199,6 @@ def _strategies(generation: Generation, abilities: Abilities) -> tuple[str, ...]
     # One strategy a run: UUIDs are what schedulers hand out.
     needs_uuid = any(name.startswith(("GPU-", "MIG-")) for name in generation.names)
     return ("uuid",) if needs_uuid else ("index",)
-
-
-def _no_generator(generation: Generation) -> Finding:
-    folder = generation.toolkit_directory
-    return Finding(
-        cause=Cause.GENERATOR_MISSING,
-        severity=Severity.ERROR,
-        message=f"no nvidia-ctk on this node can generate {generation.kind}",
-        advice="install nvidia-container-toolkit-base, or wait for the toolkit container to install",
-        who=Who.ADMIN,
-        file=f"{folder}/nvidia-ctk" if folder else "nvidia-ctk",
-        kind=generation.kind,
-    )
 
 
 def _too_old(generation: Generation, program: str) -> Finding:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tests.trees import c00
 
+from gpucdi.api import Intent, RepairMode
 from gpucdi.api.names import OWN_FILE_MARK
 from gpucdi.cdi import NEWEST, Accepted, decode_spec
 from gpucdi.findings import Cause, Finding, Severity
@@ -66,6 +67,26 @@ def test_the_toolkit_of_the_asking_handler_is_to_generate(host: HostTree) -> Non
     assert request.kind == c00.MANAGEMENT
     assert request.ctk == "/usr/local/nvidia/toolkit/nvidia-ctk"
     assert request.hook == "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
+
+
+@pytest.mark.parametrize("place", ["/usr/bin", "/home/kubernetes/bin/nvidia/toolkit"])
+def test_without_a_handler_of_nvidias_any_nvidia_ctk_of_the_node_is_to_generate(
+    host: HostTree, place: str
+) -> None:
+    host = c00.without_toolkit(host)
+    for path in (host.root / "etc/containerd").rglob("*.toml"):
+        path.unlink()
+    for path in (host.root / "usr/bin").glob("nvidia-*"):
+        path.unlink()
+    for name in ("nvidia-ctk", "nvidia-cdi-hook"):
+        program = host.root / place.lstrip("/") / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.touch(mode=0o755)
+    judged = c00.judge(host, intent=Intent(mode=RepairMode.AUTO, extra_kinds=("example.com/gpu",)))
+
+    (request,) = wanted(judged, host)
+
+    assert (request.ctk, request.hook) == (f"{place}/nvidia-ctk", f"{place}/nvidia-cdi-hook")
 
 
 def test_only_the_missing_names_are_written(host: HostTree) -> None:

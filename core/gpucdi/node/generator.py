@@ -15,6 +15,7 @@ from gpucdi.node.observation import Observation
 from gpucdi.toolkit.locate import SEARCH_PATH, locate
 
 GENERATOR = "nvidia-ctk"
+HOOK = "nvidia-cdi-hook"
 # Where the toolkit container installs: GPU Operator's usual place, and that of Google's images.
 TOOLKIT_DIRS = ("/usr/local/nvidia/toolkit", "/home/kubernetes/bin/nvidia/toolkit")
 
@@ -30,11 +31,21 @@ def generator_findings(
     toolkits = [runtime.toolkit for runtime in observation.runtimes if runtime.toolkit]
     if not kinds or not observation.inventory.gpus.devices or any(each.ctk for each in toolkits):
         return
-    if locate(host, GENERATOR, (*SEARCH_PATH, *TOOLKIT_DIRS)) is not None:
+    if locate_generator(host) is not None:
         return
     folder = next((each.directory for each in toolkits), None)
     for kind in kinds:
         yield no_generator(kind, folder)
+
+
+def locate_generator(host: HostTree) -> str | None:
+    """Return the host path of an ``nvidia-ctk`` that belongs to no handler's toolkit."""
+    return locate(host, GENERATOR, (*SEARCH_PATH, *TOOLKIT_DIRS))
+
+
+def hook_beside(host: HostTree, generator: str) -> str:
+    """Return the program that runs the hooks of a spec: before 1.17 ``nvidia-ctk`` itself."""
+    return locate(host, HOOK, (posixpath.dirname(generator), *SEARCH_PATH)) or generator
 
 
 def no_generator(kind: str, folder: str | None) -> Finding:

@@ -16,6 +16,7 @@ from gpucdi.api.names import OWN_FILE_PREFIX
 from gpucdi.cdi import NEWEST, Accepted, Registry, Spec, decode_spec, lint_spec
 from gpucdi.host import HostTree, real_or_same
 from gpucdi.node.assessment import Assessment, KindAssessment
+from gpucdi.node.generator import hook_beside, locate_generator
 from gpucdi.node.kinds import ALL, MANAGEMENT_KIND
 from gpucdi.node.observation import NodeReader, Observation
 from gpucdi.node.owners import is_ours
@@ -163,7 +164,7 @@ def wanted(assessment: Assessment, host: HostTree) -> tuple[Generation, ...]:
         names = targets(kind, kind.expected, foreign) if kind.managed else ()
         if not names:
             continue
-        generation = _generation(observation, kind, names)
+        generation = _generation(observation, host, kind, names)
         if not any(_serves(file, generation, host) for file in ours):
             requests.append(generation)
     return tuple(requests)
@@ -181,17 +182,23 @@ def _serves(file: OwnFile, generation: Generation, host: HostTree) -> bool:
 
 
 def _generation(
-    observation: Observation, kind: KindAssessment, names: tuple[str, ...]
+    observation: Observation, host: HostTree, kind: KindAssessment, names: tuple[str, ...]
 ) -> Generation:
     runtime = _runtime(observation, kind)
     toolkit = runtime.toolkit if runtime else None
-    version = toolkit.version.value if toolkit else None
+    if toolkit is None or toolkit.ctk is None:
+        # A native request needs no handler of NVIDIA's, and any toolkit can generate for it.
+        ctk = locate_generator(host)
+        hook = hook_beside(host, ctk) if ctk else None
+        version = None
+    else:
+        ctk, hook, version = toolkit.ctk, toolkit.hook, toolkit.version.value
     root = runtime.config.driver_root.value if runtime and runtime.config else "/"
     return Generation(
         kind=kind.kind,
         names=names,
-        ctk=toolkit.ctk if toolkit else None,
-        hook=toolkit.hook if toolkit else None,
+        ctk=ctk,
+        hook=hook,
         toolkit_version=version,
         driver_root=root or "/",
         fingerprint=fingerprint(observation, runtime),
