@@ -113,6 +113,27 @@ REPORTS = {
         Cause.MIG_LAYOUT_CHANGED,
         "generate",
     ),
+    "a claim of a driver whose checkpoint is damaged": Told(
+        "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed "
+        "for ResourceClaim c: error preparing devices for claim t/c:973c9807: unable to get "
+        "checkpoint: checkpoint is corrupted",
+        Cause.GENERATOR_FAILED,
+        "prepare",
+    ),
+    "a hook of other software": Told(
+        "Error: crun: error executing hook `/usr/libexec/oci/hooks.d/oci-systemd-hook` (exit code: "
+        "1)",
+        Cause.NOT_CDI,
+        "start",
+        "podman",
+    ),
+    "an accelerator's library that the host lacks": Told(
+        'runc create failed: error mounting "/usr/lib/habanalabs/libSynapse.so" to rootfs at '
+        '"/usr/lib/habanalabs/libSynapse.so": no such file or directory: unknown',
+        Cause.MOUNT_SOURCE_MISSING,
+        "start",
+        path="/usr/lib/habanalabs/libSynapse.so",
+    ),
     "a hook that was killed": Told(
         "runc create failed: error running createContainer hook #0: signal: killed, stdout: , "
         "stderr: ",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpucdi.api import GpuStatus, NodeState, NodeStatus
-from gpucdi.diagnosis import as_text, diagnose_all, diagnose_nothing
+from gpucdi.diagnosis import Confidence, as_text, diagnose_all, diagnose_nothing
 from gpucdi.failures import PodView, extract, pod_view
 from gpucdi.findings import Cause
 
@@ -51,3 +51,58 @@ def test_an_event_alone_does_not_make_its_pod_one_of_the_default_handler() -> No
     (found,) = diagnose_all(failures, pod=EVENT_ONLY)
     assert any("label node gpu-17" in (item.command or "") for item in found.advice)
     assert not any("runtimeClassName" in item.text for item in found.evidence)
+
+
+DIED = "Error: container create failed: read status from sync socket: No such process"
+
+
+@pytest.mark.parametrize(
+    ("host_users", "cause", "confidence"),
+    [
+        (False, Cause.USER_NAMESPACE_IDMAP, Confidence.MEDIUM),
+        (True, Cause.UNDETERMINED, Confidence.LOW),
+        (None, Cause.UNDETERMINED, Confidence.LOW),
+    ],
+)
+def test_a_runtime_that_says_nothing_is_judged_by_the_user_namespace(
+    host_users: bool | None, cause: Cause, confidence: Confidence
+) -> None:
+    (found,) = diagnose_all(extract(DIED), pod=PodView(host_users=host_users))
+    assert (found.cause, found.confidence) == (cause, confidence)
+
+
+@pytest.mark.parametrize("pod", [None, EVENT_ONLY])
+def test_a_runtime_that_says_nothing_leaves_open_what_the_pod_would_show(
+    pod: PodView | None,
+) -> None:
+    (found,) = diagnose_all(extract(DIED), pod=pod)
+    assert (found.cause, found.confidence) == (Cause.USER_NAMESPACE_IDMAP, Confidence.LOW)
+    assert any("hostUsers" in item for item in found.not_seen)
+
+
+def test_a_damaged_checkpoint_is_moved_away_before_anything_else() -> None:
+    (found,) = diagnose_all(
+        extract("NodePrepareResources failed for ResourceClaim c: checkpoint is corrupted")
+    )
+    assert found.advice[0].text.startswith("move the damaged checkpoint away while no Pod")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0/8 nodes are available: 8 Insufficient nvidia.com/gpu. preemption: 0/8 nodes are available",
+        'Error: configmap "nvidia-x" not found',
+        "Error: couldn't find key nvidia in Secret default/nvidia-x",
+        'MountVolume.SetUp failed for volume "nvidia-conf" : configmap "nvidia-conf" not found',
+        "Unable to attach or mount volumes: unmounted volumes=[nvidia], unattached volumes=[]",
+        'invalid mount config for type "bind": bind source path does not exist: /opt/nvidia',
+        "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu.",
+        "Allocate failed due to no healthy devices present; cannot allocate nvidia.com/gpu",
+        "kubelet on the nvidia.com/gpu node: could not restore state: checkpoint is corrupted",
+    ],
+)
+def test_what_fails_beside_every_device_is_not_cdi_though_it_names_one(text: str) -> None:
+    assert not extract(text)
+    found = diagnose_nothing(text)
+    assert found.cause is Cause.NOT_CDI
+    assert not found.failure.is_cdi

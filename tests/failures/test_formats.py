@@ -273,6 +273,30 @@ ROWS = [
     Row("M16", "failed to genereate CDI spec for management containers: no NVIDIA device nodes "
         "found", Y.GENERATE_FAILED, T.GENERATE, detail="no NVIDIA device nodes found"),
     Row("S22", "bash: nvidia-ctk: command not found", Y.GENERATOR_ABSENT, T.GENERATE),
+    Row("M15", "Failed to prepare dynamic resources: prepare dynamic resources: claim is not "
+        "allocated yet", Y.PREPARE_FAILED, T.PREPARE, detail="claim is not allocated yet"),
+    Row("S09", "Error: setting up CDI devices: something new", Y.INJECTION_FAILED, T.CREATE,
+        "podman", detail="something new"),
+    Row("S24", "Error: container create failed: read status from sync socket: No such process",
+        Y.RUNTIME_DIED, T.CREATE, "cri-o", detail="No such process"),
+    Row("S24", "Error: container create failed: read from sync socket", Y.RUNTIME_DIED, T.CREATE,
+        "cri-o", detail="read from sync socket", is_cdi=False),
+    Row("M24", f"{R}error running prestart hook #0: fork/exec /usr/libexec/cni-hook: no such file "
+        "or directory", Y.HOOK_MISSING, T.START, "containerd", hook="/usr/libexec/cni-hook",
+        detail="no such file or directory", is_cdi=False),
+    Row("M27", "Error: crun: error executing hook `/usr/libexec/oci/hooks.d/oci-systemd-hook` "
+        "(exit code: 1)", Y.HOOK_FAILED, T.START, "podman",
+        hook="/usr/libexec/oci/hooks.d/oci-systemd-hook", detail="exit code: 1", is_cdi=False),
+    Row("M18", f'{R}error mounting "/var/lib/kubelet/pods/0f8e1c2a-1111-2222-3333-444455556666/'
+        'volumes/kubernetes.io~configmap/nvidia-config/a.conf" to rootfs: not a directory',
+        Y.MOUNT_FAILED, T.START, "containerd", path="/var/lib/kubelet/pods/0f8e1c2a-1111-2222-3333-"
+        "444455556666/volumes/kubernetes.io~configmap/nvidia-config/a.conf",
+        detail="to rootfs: not a directory", is_cdi=False),
+    Row("M18", f'{R}error mounting "/usr/lib/amd64/libfoo.so" to rootfs: no such file',
+        Y.MOUNT_FAILED, T.START, "containerd", path="/usr/lib/amd64/libfoo.so",
+        detail="to rootfs: no such file", is_cdi=False),
+    Row("M18", f'{R}error mounting "/dev/kfd" to rootfs: no such file', Y.MOUNT_FAILED, T.START,
+        "containerd", path="/dev/kfd", detail="to rootfs: no such file"),
     Row("S23", 'Back-off pulling image "nvcr.io/nvidia/cuda:99"', Y.IMAGE, T.CREATE,
         detail="Back-off pulling image", is_cdi=False),
 ]  # fmt: skip

@@ -50,7 +50,10 @@ HOOK_WORDS = _words(
     (r"exceeds the maximum supported|set memory limits", Cause.MEMORY_LIMIT_REJECTED),
     (r"apply-cuda-memory-limits", Cause.MEMORY_LIMIT_REJECTED),
 )
-CLAIM_WORDS = _words((r"PrepareCompleted state", Cause.DRA_CLAIM_SPEC_LOST))
+CLAIM_WORDS = _words(
+    (r"PrepareCompleted state", Cause.DRA_CLAIM_SPEC_LOST),
+    (r"checkpoint is corrupted", Cause.GENERATOR_FAILED),
+)
 WRITE_WORDS = _words(
     (r"read-only file system|permission denied|no space left|mkdir", Cause.SPEC_DIR_MISSING),
 )

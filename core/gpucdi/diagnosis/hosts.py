@@ -107,8 +107,39 @@ def idmap_failed(case: Case) -> Verdict:
     )
 
 
+def runtime_died(case: Case) -> Verdict:
+    """Judge a low-level runtime that ended before it said why.
+
+    NVIDIA/nvidia-container-toolkit#648: `No such process`, for CDI devices in a user namespace;
+    cri-o/cri-o#7509: other words, and no device at all.
+    """
+    if not case.failure.is_cdi:
+        return programs.not_cdi(case)
+    pod = case.pod if case.pod and case.pod.is_whole else None
+    if pod is not None and pod.host_users is not False:
+        return Verdict(
+            Cause.UNDETERMINED,
+            "The runtime's own process ended before it said why, and the Pod has no user namespace.",
+            LOW,
+            quoted(case),
+            candidates=(Cause.NOT_CDI,),
+            not_seen=("the runtime's log of that moment (journalctl -u crio)",),
+        )
+    shown = (Evidence("hostUsers: false", key="spec.hostUsers"),) if pod else ()
+    return Verdict(
+        Cause.USER_NAMESPACE_IDMAP,
+        "The runtime's own process ended before it said why, as it does where devices are put into "
+        "a user namespace.",
+        MEDIUM if shown else LOW,
+        (*shown, *quoted(case)),
+        not_seen=() if shown else ("whether the Pod has a user namespace (hostUsers: false)",),
+    )
+
+
 def hook_missing(case: Case) -> Verdict:
     """Judge a hook that cannot be run."""
+    if not case.failure.is_cdi:
+        return programs.not_cdi(case)
     hook = case.failure.hook or "the hook"
     finding = seen(case, Cause.HOOK_MISSING, about=hook)
     return Verdict(
@@ -124,6 +155,8 @@ def hook_missing(case: Case) -> Verdict:
 def hook_failed(case: Case) -> Verdict:
     """Judge a hook that ran and failed."""
     failure = case.failure
+    if not failure.is_cdi:
+        return programs.not_cdi(case)
     words = f"{failure.detail} {failure.text}"
     cause = details.first(words, details.HOOK_WORDS) or Cause.HOOK_FAILED
     hook = failure.hook or "a hook of the spec"

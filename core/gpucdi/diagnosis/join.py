@@ -34,6 +34,19 @@ _MENTIONS = re.compile(
     r"\bCDI\b|nvidia|(?<![\w.-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}/[\w.-]{1,63}=", re.IGNORECASE
 )
 
+# What Kubernetes says before or beside any device; these words may name nvidia.com all the same.
+_ELSEWHERE = re.compile(
+    r"\d+/\d+ nodes are available: [^\n]{0,200}"
+    r"|(?:configmap|secret) \"[^\"\n]{1,253}\" not found"
+    r"|couldn't find key \S{1,253} in (?:ConfigMap|Secret) \S{1,320}"
+    r"|MountVolume\.\w+ failed for volume [^\n]{0,200}"
+    r"|Unable to attach or mount volumes[^\n]{0,200}"
+    r"|bind source path does not exist: \S{1,300}"
+    r"|Allocate failed due to (?:requested number|no healthy)[^\n]{0,200}"
+    r"|checkpoint is corrupted",
+    re.IGNORECASE,
+)
+
 
 def diagnose(
     failure: Failure,
@@ -74,9 +87,13 @@ def diagnose_nothing(
 
     ``pod`` and ``node`` are what was looked at beside it and shows no failure either.
     """
-    mentions = _MENTIONS.search(text) is not None
+    elsewhere = _ELSEWHERE.search(text)
+    mentions = elsewhere is None and _MENTIONS.search(text) is not None
     failure = replace(silent.NO_TEXT, stage=Stage.UNKNOWN, is_cdi=mentions, text="")
-    if mentions:
+    if elsewhere is not None:
+        said = " ".join(elsewhere.group().split())
+        summary = f"The failure is not about CDI devices: {said.rstrip('.')}."
+    elif mentions:
         summary = "The text mentions CDI or GPU devices and reports no failure that is known."
     else:
         summary = f"{_looked_at(pod, node)} failure of CDI devices."

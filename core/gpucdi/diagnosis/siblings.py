@@ -24,6 +24,7 @@ RULES: Mapping[Symptom, Callable[[Case], Verdict]] = {
     Symptom.NODE_MISSING: hosts.node_missing,
     Symptom.MOUNT_FAILED: hosts.mount_failed,
     Symptom.IDMAP_FAILED: hosts.idmap_failed,
+    Symptom.RUNTIME_DIED: hosts.runtime_died,
     Symptom.HOOK_MISSING: hosts.hook_missing,
     Symptom.HOOK_FAILED: hosts.hook_failed,
     Symptom.HOOK_SKIPPED: hosts.hook_skipped,

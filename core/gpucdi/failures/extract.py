@@ -129,7 +129,7 @@ def _failure(text: str, taken: _Taken, hit: _Hit) -> Failure:
 
 
 def _is_gpu(groups: Mapping[str, str | None]) -> bool:
-    found = f"{groups.get('path') or ''} {groups.get('subject') or ''}"
+    found = " ".join(groups.get(name) or "" for name in ("path", "subject", "hook"))
     return GPU_WORDS.search(found) is not None and POD_VOLUME.search(found) is None
 
 

@@ -25,7 +25,7 @@ class Format:
 
     ``stage`` is that of the wording itself; ``UNKNOWN`` leaves it to the words around it, with
     ``usually`` where they say nothing. ``gpu_only`` makes the row count as CDI only when its path
-    or subject is one of GPU software. ``variants`` give a finer id by what the detail says.
+    or subject or hook is one of GPU software. ``variants`` give a finer id by what the detail says.
     """
 
     id: str

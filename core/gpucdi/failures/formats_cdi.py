@@ -176,4 +176,13 @@ LAST: tuple[Format, ...] = (
         _S.UNKNOWN,
         usually=_S.START,
     ),
+    Format(
+        "S09",
+        _Y.INJECTION_FAILED,
+        spaced(rf"setting up CDI devices: {DETAIL}"),
+        _S.UNKNOWN,
+        _E.PODMAN,
+        _R.ENGINE,
+        usually=_S.CREATE,
+    ),
 )

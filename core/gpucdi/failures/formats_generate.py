@@ -165,6 +165,14 @@ CLAIMS: tuple[Format, ...] = (
         spaced(rf"NodePrepareResources[^:\n]{{0,120}}: {DETAIL}"),
         _S.PREPARE,
     ),
+    Format(
+        "M15",
+        _Y.PREPARE_FAILED,
+        spaced(
+            rf"[Ff]ailed to prepare dynamic resources: (?:prepare dynamic resources: )?{DETAIL}"
+        ),
+        _S.PREPARE,
+    ),
 )
 
 DRIVER: tuple[Format, ...] = (

@@ -79,6 +79,7 @@ HOOKS: tuple[Format, ...] = (
         ),
         _S.UNKNOWN,
         usually=_S.START,
+        gpu_only=True,
     ),
     Format(
         "M25",
@@ -97,6 +98,7 @@ HOOKS: tuple[Format, ...] = (
         spaced(r"error executing hook `?(?P<hook>/[^`\s]+)`? \((?P<detail>exit code: \d+)\)"),
         _S.UNKNOWN,
         usually=_S.START,
+        gpu_only=True,
     ),
     Format(
         "M26",
@@ -140,6 +142,21 @@ MOUNTS: tuple[Format, ...] = (
         spaced(rf"failed to set MOUNT_ATTR_IDMAP on {PATH}(?:: {ERRNO})?"),
         _S.UNKNOWN,
         usually=_S.START,
+    ),
+    Format(
+        "S24",
+        _Y.RUNTIME_DIED,
+        spaced(r"read (?:status )?from sync socket: (?P<detail>No such process)"),
+        _S.UNKNOWN,
+        usually=_S.CREATE,
+    ),
+    Format(
+        "S24",
+        _Y.RUNTIME_DIED,
+        spaced(r"(?P<detail>read (?:status )?from sync socket)"),
+        _S.UNKNOWN,
+        is_cdi=False,
+        usually=_S.CREATE,
     ),
     _of_gpu_files(
         "M55",

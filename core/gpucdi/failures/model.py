@@ -54,6 +54,7 @@ class Symptom(enum.StrEnum):
     NODE_MISSING = "device node missing"
     MOUNT_FAILED = "mount failed"
     IDMAP_FAILED = "idmap mount failed"
+    RUNTIME_DIED = "runtime ended without a reason"
     HOOK_MISSING = "hook missing"
     HOOK_FAILED = "hook failed"
     HOOK_SKIPPED = "hook not run"

@@ -12,6 +12,7 @@ from gpucdi.diagnosis.advice.standing import STANDING
 from gpucdi.diagnosis.case import MANAGEMENT_KIND, Case
 from gpucdi.diagnosis.model import Advice, BlastRadius, Verdict
 from gpucdi.engines.versions import release
+from gpucdi.failures import Symptom
 from gpucdi.findings import Cause, Who
 
 Remedies = Callable[[Case], Iterator[Advice]]
@@ -48,6 +49,8 @@ def advise(case: Case, verdict: Verdict, *, repairable: bool) -> tuple[Advice, .
     # A cause upstream comes first: without it removed, a spec cannot be written by anybody.
     first = [STANDING[cause][0] for cause in verdict.contributing if cause in _UPSTREAM]
     remedies = _BY_CASE.get(verdict.cause)
+    if verdict.cause is Cause.GENERATOR_FAILED and case.failure.symptom is Symptom.PREPARE_FAILED:
+        remedies = claims.not_prepared
     if remedies is not None:
         found = list(remedies(case))
     else:

@@ -36,10 +36,28 @@ _UPGRADE_OTHER = Advice(
     BlastRadius.FLEET,
     Who.ADMIN,
 )
+_READ_ITS_LOG = Advice(
+    "read the log of the DRA driver's Pod of this node: it says what the claim failed for",
+    BlastRadius.NOTHING,
+    Who.ADMIN,
+)
+_DAMAGED = Advice(
+    "move the damaged checkpoint away while no Pod of the node has a claim, then start the driver's "
+    "Pod again: it prepares from what the file says, and kubelet asks it once per claim",
+    BlastRadius.NODE,
+    Who.ADMIN,
+)
 WARNING = (
     "Do not write claim specs by hand and do not reboot: the driver alone writes them, and a reboot "
     "loses them again."
 )
+
+
+def not_prepared(case: Case) -> Iterator[Advice]:
+    """Return the ways out where the driver itself could not prepare a claim."""
+    if "checkpoint is corrupted" in case.failure.detail:
+        yield _DAMAGED
+    yield _READ_ITS_LOG
 
 
 def lost_claim(case: Case) -> Iterator[Advice]:
