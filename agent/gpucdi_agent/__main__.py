@@ -76,7 +76,7 @@ def _revert(options: argparse.Namespace) -> int:
 def _capture(options: argparse.Namespace) -> int:
     from gpucdi_agent.capturing import capture  # noqa: PLC0415 - as above
 
-    return capture(options.host_root, options.output)
+    return capture(options.host_root, options.output, force=options.force)
 
 
 _COMMANDS = {
@@ -156,6 +156,7 @@ def _add_capture(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the node's root is mounted (default: /)",
     )
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
 
 
 def _add_change(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ import posixpath
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from gpucdi.api import Intent
 from gpucdi.capture import Capture, collect, write_archive
@@ -42,8 +43,14 @@ _FIRMWARE = "lib/firmware/nvidia"
 _IMEX_CHANNELS = "dev/nvidia-caps-imex-channels"
 
 
-def capture(root: Path, output: Path) -> int:
-    """Collect from the host at ``root`` into ``output``; what was left out is said on stderr."""
+def capture(root: Path, output: Path, *, force: bool = False) -> int:
+    """Collect from the host at ``root`` into ``output``; what was left out is said on stderr.
+
+    A file that is there already is only replaced with ``force``.
+    """
+    if not force and (output.is_file() or output.is_symlink()) and not _is_stream(output):
+        sys.stderr.write(f"gpucdi-agent: {output} exists; give another name, or --force\n")
+        return NOT_DONE
     host = HostTree(root)
     if host.capture.problem is not None:
         sys.stderr.write(f"gpucdi-agent: {host.capture.problem}; mend or remove it\n")
@@ -121,16 +128,23 @@ def _entries(host: HostTree, folder: str) -> list[str]:
 
 def _write(found: Capture, output: Path) -> None:
     """Write whole or not at all, readable by its owner alone; a pipe is written as it is."""
-    if output.exists() and not output.is_file():
+    if _is_stream(output):
         write_archive(found, output)
         return
-    partial = output.with_name(f".{output.name}.partial")
+    # Under a name that nobody could foresee: the folder may be one that everybody writes to.
+    with NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
+        partial = Path(file.name)
     try:
-        partial.touch(mode=0o600)
         write_archive(found, partial)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _is_stream(output: Path) -> bool:
+    """Tell whether this is a pipe, or an open file of ours, which /dev/stdout may be."""
+    ours = output.parent in {Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd")}
+    return output.exists() and (ours or not output.is_file())
 
 
 def _summary(found: Capture, output: Path) -> Iterator[str]:

@@ -90,8 +90,17 @@ def live_surroundings(options: RunOptions) -> tuple[Surroundings, StateStore]:
 
 
 def run(options: RunOptions, stand: Stand = live_surroundings) -> int:
-    """Run until SIGTERM or SIGINT; files written stay, the Lease runs out."""
+    """Run until SIGTERM or SIGINT; files written stay, the Lease runs out.
+
+    Returns 1 when the address to serve on is taken, 2 when the root is a damaged capture.
+    """
     configure()
+    problem = HostTree(options.host_root).capture.problem
+    if problem is not None:
+        # What else the tree says could be taken for a live node's.
+        advice = "mend or remove it"
+        log("no host to watch", logging.ERROR, problem=problem, advice=advice)
+        return 2
     try:
         asyncio.run(_main(options, stand))
     except asyncio.CancelledError:

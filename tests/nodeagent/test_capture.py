@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +116,40 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
     assert agent(["capture", "--host-root", str(c00.EXAMPLE), "--output", str(into)]) == 0
     assert os.read(reader, 2) == b"\x1f\x8b"
     os.close(reader)
+
+
+def test_the_standard_output_may_be_a_file(tmp_path: Path) -> None:
+    call = ["capture", "--host-root", str(c00.EXAMPLE), "--output", "/dev/stdout"]
+    with (tmp_path / "node.tar.gz").open("wb") as file:
+        subprocess.run([*resident.AGENT, *call], stdout=file, stderr=subprocess.DEVNULL, check=True)
+    assert Path("/dev/stdout").is_symlink()
+    with open_tree(tmp_path / "node.tar.gz") as host:
+        assert host.exists("/etc/cdi/nvidia.yaml")
+
+
+def test_a_file_that_is_there_is_only_replaced_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "node.tar.gz"
+    output.write_text("an earlier one")
+    call = ["capture", "--host-root", str(c00.EXAMPLE), "--output", str(output)]
+    assert agent(call) == 2
+    assert f"{output} exists; give another name, or --force" in capsys.readouterr().err
+    assert output.read_text() == "an earlier one"
+    assert agent([*call, "--force"]) == 0
+    assert output.read_bytes()[:2] == b"\x1f\x8b"
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_a_link_that_somebody_laid_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    output = tmp_path / "node.tar.gz"
+    output.symlink_to(victim)
+    call = ["capture", "--host-root", str(c00.EXAMPLE), "--output", str(output)]
+    assert agent(call) == 2
+    assert agent([*call, "--force"]) == 0
+    assert (victim.read_text(), output.is_symlink()) == ("untouched", False)
 
 
 def test_a_place_that_cannot_be_written_is_said_and_nothing_is_left(

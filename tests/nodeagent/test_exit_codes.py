@@ -122,6 +122,18 @@ def test_a_damaged_capture_is_not_captured_again(
     assert CAPTURE_NAME in capsys.readouterr().err
 
 
+def test_a_damaged_capture_is_not_watched(
+    host: HostTree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (host.root / CAPTURE_NAME).write_text("[")
+
+    code = main(["run", "--no-api", "--host-root", str(host.root)])
+
+    assert code == 2
+    assert CAPTURE_NAME in capfd.readouterr().err
+    assert not (host.root / STATE).exists()
+
+
 def repair_call(host: HostTree, folder: Path) -> list[str]:
     """Return a repair that succeeds on the incident."""
     spec = folder / "spec.yaml"
