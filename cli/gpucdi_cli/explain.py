@@ -31,7 +31,7 @@ from gpucdi_cli.node_look import check_handler, open_tree
 from gpucdi_cli.output import json_text
 from gpucdi_cli.pasted import GET_POD, read_pasted, refuse_manifests, refuse_without_failure
 from gpucdi_cli.problems import EXIT_FINE
-from gpucdi_cli.subjects import Asked, asked_of
+from gpucdi_cli.subjects import Asked, asked_of, name_of
 
 _EPILOG = """\
 examples:
@@ -87,7 +87,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
     advice = f"pipe a text into it: {GET_POD} | gpucdi explain"
     pasted = read_pasted(read_text(arguments.file, verb="explain", advice=advice))
     asked = asked_of(pasted)
-    if not any(item.subject.failures or item.subject.pod for item in asked):
+    if not any(item.subject.failures or item.pod for item in asked):
         refuse_without_failure(pasted)
     node = None
     if arguments.root is not None:
@@ -120,7 +120,8 @@ def _explained(asked: Asked, text: str, node: NodeStatus | None, given: str | No
     diagnoses = _diagnoses(asked, node, given if given is not None else asked.handler)
     silent = not diagnoses
     if silent:
-        diagnoses = (diagnose_nothing("" if asked.subject.pod else text),)
+        # Of a Pod that was read its own texts count, not every word around it.
+        diagnoses = (diagnose_nothing("" if asked.pod else text, pod=asked.pod, node=node),)
     unseen = _unseen_handler(asked, node, given)
     if unseen:
         first = replace(diagnoses[0], not_seen=(*diagnoses[0].not_seen, unseen))
@@ -133,7 +134,7 @@ def _unseen_handler(asked: Asked, node: NodeStatus | None, given: str | None) ->
     if node is None:
         told = f"what the handler {given} runs: only a captured node tells, behind --root"
         return told if given else ""
-    pod = asked.subject.pod
+    pod = asked.pod
     name = pod.runtime_class if pod is not None else None
     if given is not None or asked.handler is not None or name is None or node.handler(name):
         return ""
@@ -144,11 +145,11 @@ def _unseen_handler(asked: Asked, node: NodeStatus | None, given: str | None) ->
 
 
 def _diagnoses(asked: Asked, node: NodeStatus | None, handler: str | None) -> tuple[Diagnosis, ...]:
-    pod = asked.subject.pod
+    pod = asked.pod
     failures = [found.failure for found in asked.subject.failures]
     if failures:
         return diagnose_all(failures, pod=pod, node=node, handler=handler)
-    if pod is None or node is None:
+    if pod is None or not pod.is_whole or node is None:
         return ()
     silent = diagnose_silent(pod=pod, node=node, handler=handler)
     return () if silent is None else (silent,)
@@ -166,29 +167,36 @@ def _rendered(output: str, found: Sequence[Explained]) -> str:
         _title(item.asked, output) + render(item.diagnoses[0]) + _others(item.diagnoses[1:])
         for item in told
     ]
-    well = [str(item.asked.where or "a text") for item in found if item not in told]
+    well = [
+        name_of(item.asked.pod) if item.asked.pod else "a text"
+        for item in found
+        if item not in told
+    ]
     if well:
         parts.append(f"No failure of CDI devices: {', '.join(well)}\n")
     return "\n".join(parts)
 
 
 def _document(item: Explained) -> dict[str, Json]:
-    main, subject, pod = item.diagnoses[0], item.asked.subject, item.asked.where
+    main, subject, pod = item.diagnoses[0], item.asked.subject, item.asked.pod
     where = next((one for one in subject.failures if one.failure == main.failure), None)
+    # An Event or a text tells of a moment, a status of what is.
+    has_status = pod is not None and pod.is_whole
     return {
         **as_document(main, item.diagnoses[1:]),
         "pod": {"namespace": pod.namespace, "name": pod.name, "node": pod.node} if pod else None,
         "container": (where.container or None) if where else None,
         "reason": (where.reason or None) if where else None,
-        "still_failing": where.still_failing if where and subject.pod else None,
+        "still_failing": where.still_failing if where and has_status else None,
     }
 
 
 def _title(asked: Asked, output: str) -> str:
-    if asked.where is None or not asked.where.name:
+    pod = asked.pod
+    if pod is None or not pod.name:
         return ""
-    node = f" on node {asked.where.node}" if asked.where.node else ""
-    title = f"Pod {asked.where}{node}"
+    node = f" on node {pod.node}" if pod.node else ""
+    title = f"Pod {name_of(pod)}{node}"
     return f"### {title}\n\n" if output == "markdown" else f"{title}\n"
 
 

@@ -126,6 +126,35 @@ def test_a_manifest_is_explained_where_its_node_says_why(
     assert (ran.code, json.loads(ran.out)["cause"]) == (0, "OnlyAllDevice")
 
 
+def test_a_manifest_is_not_said_to_run(paste: Paste, pod: dict[str, object], c00: Path) -> None:
+    manifest = {key: value for key, value in pod.items() if key != "status"}
+    found = json.loads(paste([manifest], "--root", str(c00), "-o", "json").out)
+    assert found["stage"] == "unknown"
+    assert "the Pod at its start: it has no status" in found["not_seen"]
+    started = {**pod, "status": {"phase": "Running"}}
+    assert json.loads(paste([started], "--root", str(c00), "-o", "json").out)["stage"] == "running"
+
+
+def test_a_pod_that_is_well_is_told_by_what_was_looked_at(
+    paste: Paste, pod: dict[str, object]
+) -> None:
+    well = json.loads(paste([{**pod, "status": {"phase": "Running"}}], "-o", "json").out)
+    assert well["summary"] == "The Pod shows no failure of CDI devices."
+    assert well["not_seen"] == ["the node: its handlers, spec files and GPUs"]
+
+
+def test_only_a_status_tells_whether_a_pod_fails_still(
+    paste: Paste, pod: dict[str, object]
+) -> None:
+    failed = event("first", f"failed to inject CDI devices: unresolvable CDI devices {NAME}")
+    assert json.loads(paste([failed], "-o", "json").out)["still_failing"] is None
+    assert json.loads(paste([pod], "-o", "json").out)["still_failing"] is True
+    assert (
+        json.loads(paste(f"unresolvable CDI devices {NAME}", "-o", "json").out)["still_failing"]
+        is None
+    )
+
+
 @pytest.mark.parametrize(
     "form", ["List", "PodList", "array", "lines of JSON", "documents of YAML", "indented JSON"]
 )

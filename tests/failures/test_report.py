@@ -226,3 +226,58 @@ def test_an_event_of_a_node_names_no_pod() -> None:
     (subject,) = read_report(LONE_EVENT.replace("kind: Pod", "kind: Node")).subjects
     assert subject.pod is None
     assert subject.failures
+
+
+@pytest.mark.parametrize("value", ["!!int ''", "!!bool x", "!!float z", "[" * 5_000, "&a [*a]"])
+def test_yaml_that_no_loader_takes_is_read_as_text(value: str) -> None:
+    (subject,) = read_report(f"kind: Pod\nspec: {value}\n# {P3}{NAME}\n").subjects
+    assert subject.pod is None or subject.failures == ()
+
+
+def test_a_value_that_does_not_fit_its_tag_hides_no_failure() -> None:
+    (subject,) = read_report(f"kind: Pod\ncount: !!int ''\nmessage: {P3}{NAME}\n").subjects
+    assert subject.failures[0].failure.names == (NAME,)
+
+
+def test_events_of_one_pod_are_one_subject_whoever_reported_them() -> None:
+    events = [
+        {**EVENT, "source": {"component": "default-scheduler"}, "message": P3 + "nvidia.com/gpu=0"},
+        {**EVENT, "source": {"component": "kubelet", "host": "gpu-17"}, "message": P3 + NAME},
+    ]
+    (subject,) = read_report(yaml.safe_dump_all(events)).subjects
+    assert subject.pod is not None
+    assert subject.pod.node == "gpu-17"
+    assert [found.failure.names for found in subject.failures] == [("nvidia.com/gpu=0",), (NAME,)]
+
+
+def test_two_objects_that_are_no_pods_stay_two() -> None:
+    events = [
+        {**EVENT, "involvedObject": {"kind": "Node", "name": name}, "message": f"{P3}a.b/c={name}"}
+        for name in ("one", "two")
+    ]
+    found = read_report(json.dumps({"kind": "EventList", "items": events})).subjects
+    assert [subject.failures[0].failure.names for subject in found] == [
+        ("a.b/c=one",),
+        ("a.b/c=two",),
+    ]
+
+
+def test_a_normal_event_tells_no_failure() -> None:
+    told = {**EVENT, "type": "Normal", "message": P3 + NAME}
+    pod = {**POD, "status": {"phase": "Running"}}
+    for given in ([told], [pod, told]):
+        (subject,) = read_report(yaml.safe_dump_all(given)).subjects
+        assert subject.failures == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "still"), [("Running", False), ("Waiting", True), ("Terminated", True)]
+)
+def test_describe_tells_whether_the_pod_fails_still(state: str, still: bool) -> None:
+    text = (
+        "Name:  p\nStatus:  Running\nContainers:\n  main:\n"
+        f"    State:          {state}\n    Last State:     Terminated\n"
+        f"      Message:      {P3}{NAME}\n"
+    )
+    (subject,) = read_report(text).subjects
+    assert [found.still_failing for found in subject.failures] == [still]

@@ -29,6 +29,7 @@ REPAIRABLE = frozenset(
     }
 )
 
+_STARTED = frozenset({"Running", "Succeeded", "Failed"})
 # Anchored and bounded: a log may hold a token of a million characters.
 _MENTIONS = re.compile(
     r"\bCDI\b|nvidia|(?<![\w.-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}/[\w.-]{1,63}=", re.IGNORECASE
@@ -75,9 +76,13 @@ def diagnose_silent(
     verdict = silent.decide(case)
     if verdict is None:
         return None
-    if verdict.kind is not None:
-        case = replace(case, failure=replace(silent.NO_TEXT, kinds=(verdict.kind,)))
-    return _joined(case, verdict)
+    kinds = () if verdict.kind is None else (verdict.kind,)
+    stage = Stage.RUNNING if pod.phase in _STARTED else Stage.UNKNOWN
+    failure = replace(silent.NO_TEXT, kinds=kinds, stage=stage)
+    if stage is Stage.UNKNOWN:
+        said = f"it is {pod.phase}" if pod.phase else "it has no status"
+        verdict = replace(verdict, not_seen=(*verdict.not_seen, f"the Pod at its start: {said}"))
+    return _joined(replace(case, failure=failure), verdict)
 
 
 def diagnose_nothing(

@@ -5,6 +5,8 @@ Owns: telling these apart and reading the first kind of objects. Must not know t
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +21,13 @@ from gpucdi.failures.podview import pod_view
 
 # A list of thousands of Pods is not what `explain` is for.
 DOCUMENT_LIMIT_CHARACTERS = 8_000_000
+_KIND = re.compile(r"kind[\"']?[ \t]*:")
+# Of `kubectl describe pod`: the Pod, or one of its containers, does not run now.
+_NOT_UP = re.compile(
+    r"^[ \t]*State:[ \t]+(?:Waiting|Terminated)|^Status:[ \t]+(?![ \t]|Running)", re.MULTILINE
+)
+# libyaml where it is built in: the same values, ten times sooner, and bounded in depth.
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +56,56 @@ def read_report(content: str) -> Report:
     objects = list(_objects(content))
     pods = [item for item in objects if text(item, "kind") == "Pod"]
     events = [item for item in objects if text(item, "kind") == "Event"]
+    # Many to one in a cluster that is well, and no failure is told in them.
+    warnings = [event for event in events if text(event, "type") != "Normal"]
     handlers = {
         text(mapping(item, "metadata"), "name"): text(item, "handler")
         for item in objects
         if text(item, "kind") == "RuntimeClass"
     }
     if pods:
-        return Report(tuple(_of_pod(pod, events) for pod in pods), handlers)
+        return Report(tuple(_of_pod(pod, warnings) for pod in pods), handlers)
     if events:
-        return Report(_of_events(events), handlers)
+        return Report(_of_events(warnings), handlers)
     return Report(_of_plain(content), handlers)
 
 
 def _of_events(events: list[Mapping[str, object]]) -> tuple[Subject, ...]:
-    """Return the Pods that Events alone tell of, those of one Pod together."""
-    told: dict[PodView | None, list[str]] = {}
+    """Return what Events alone tell of, those of one object together: none explains another's."""
+    groups: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
     for event in events:
-        told.setdefault(_named_pod(event), []).append(_message(event))
-    found = [Subject(pod, _of_texts(messages)) for pod, messages in told.items()]
+        about = mapping(event, "involvedObject") or mapping(event, "regarding")
+        key = tuple(text(about, name) for name in ("kind", "namespace", "name", "uid"))
+        groups.setdefault(key, []).append(event)
+    found = [
+        Subject(_named_pod(group), _of_texts(list(map(_message, group))))
+        for group in groups.values()
+    ]
     failing = tuple(subject for subject in found if subject.failures)
     return failing or (found[0] if len(found) == 1 else Subject(None),)
 
 
-def _named_pod(event: Mapping[str, object]) -> PodView | None:
-    """Return the Pod that an Event is about; the node is known where kubelet reported it."""
-    about = mapping(event, "involvedObject") or mapping(event, "regarding")
+def _named_pod(events: list[Mapping[str, object]]) -> PodView | None:
+    """Return the Pod that Events are about; the node is known where kubelet reported one."""
+    about = mapping(events[0], "involvedObject") or mapping(events[0], "regarding")
     if text(about, "kind") not in {"", "Pod"} or not text(about, "name"):
         return None
-    source = mapping(event, "source") or mapping(event, "deprecatedSource")
-    reporter = text(event, "reportingComponent") or text(event, "reportingController")
-    node = text(event, "reportingInstance") if reporter == "kubelet" else ""
-    if text(source, "component") in {"", "kubelet"}:
-        node = text(source, "host") or node
     return PodView(
         namespace=text(about, "namespace"),
         name=text(about, "name"),
         uid=text(about, "uid"),
-        node=node,
+        node=next(filter(None, map(_node_of, events)), ""),
         is_whole=False,
     )
+
+
+def _node_of(event: Mapping[str, object]) -> str:
+    source = mapping(event, "source") or mapping(event, "deprecatedSource")
+    reporter = text(event, "reportingComponent") or text(event, "reportingController")
+    node = text(event, "reportingInstance") if reporter == "kubelet" else ""
+    if text(source, "component") in {"", "kubelet"}:
+        return text(source, "host") or node
+    return node
 
 
 def _of_pod(pod: Mapping[str, object], events: list[Mapping[str, object]]) -> Subject:
@@ -120,24 +140,25 @@ def _of_plain(content: str) -> tuple[Subject, ...]:
     described = described_pods(content)
     if not described:
         return (Subject(None, _of_texts([content])),)
-    return tuple(Subject(pod_view(item.pod), _of_texts([item.text])) for item in described)
+    return tuple(
+        Subject(
+            pod_view(item.pod), _of_texts([item.text], still=_NOT_UP.search(item.text) is not None)
+        )
+        for item in described
+    )
 
 
-def _of_texts(texts: list[str]) -> tuple[PodFailure, ...]:
+def _of_texts(texts: list[str], *, still: bool = True) -> tuple[PodFailure, ...]:
     found: dict[Failure, None] = {}
     for content in texts:
         found.update(dict.fromkeys(extract(content)))
-    return tuple(PodFailure("", "text", "", still_failing=True, failure=item) for item in found)
+    return tuple(PodFailure("", "text", "", still_failing=still, failure=item) for item in found)
 
 
 def _objects(content: str) -> Iterator[Mapping[str, object]]:
-    if "kind" not in content or len(content) > DOCUMENT_LIMIT_CHARACTERS:
+    if _KIND.search(content) is None or len(content) > DOCUMENT_LIMIT_CHARACTERS:
         return
-    try:
-        documents = list(yaml.safe_load_all(content))
-    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError):
-        return
-    for document in documents:
+    for document in _documents(content):
         if isinstance(document, Mapping):
             nested = list(items(document, "items"))
             kind = text(document, "kind")
@@ -146,3 +167,15 @@ def _objects(content: str) -> Iterator[Mapping[str, object]]:
             yield from ({"kind": fallback, **item} for item in nested)
             if not nested:
                 yield document
+
+
+def _documents(content: str) -> list[object]:
+    try:
+        return [json.loads(content)]
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return list(yaml.load_all(content, Loader=_LOADER))
+    # PyYAML stumbles over a tag that its value does not fit: `!!int ''`, `!!bool x`.
+    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError, LookupError):
+        return []
