@@ -91,6 +91,76 @@ def test_the_note_of_sixteen_devices_still_has_its_fix() -> None:
     assert note.endswith("See: kubectl get gpucdistatus gpu-17 -o yaml")
 
 
+CONFIG = "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
+MODE = Evidence("handler nvidia runs in mode cdi", CONFIG, "nvidia-container-runtime.mode")
+DEFINES = Evidence(f"defines 1 device of {KIND}", "/var/run/cdi/management.nvidia.com-gpu.yaml")
+
+
+def long(text: str, path: str) -> Evidence:
+    return Evidence(text, f"{path}/{'deep/' * 2}a.toml", f"section.{'inner.' * 12}key")
+
+
+def test_a_key_that_does_not_fit_is_left_out_and_its_file_stays() -> None:
+    crowded = replace(SIXTEEN, evidence=(DEFINES, MODE, long("third", "/etc")))
+    note = event_note(crowded, node="gpu-17", resource="gpu-17")
+    assert f"Seen in: {DEFINES}; {MODE}" in note
+    assert "third (/etc/deep/" in note
+    assert "inner." not in note
+    assert len(note.encode()) <= 1024
+
+
+def test_evidence_that_does_not_fit_is_left_out_as_a_whole() -> None:
+    far = Evidence("words " * 80, "/etc/a.toml", "key")
+    note = event_note(replace(SIXTEEN, evidence=(far, MODE)))
+    assert f"Seen in: {MODE}. Fix: " in note
+    only = event_note(replace(SIXTEEN, evidence=(far,)))
+    assert "Seen in: /etc/a.toml. Fix: " in only
+    assert "words" not in only + condition_message(replace(SIXTEEN, evidence=(far,)))
+
+
+def test_a_name_that_does_not_fit_behind_see_leaves_no_half_of_a_command() -> None:
+    assert "See:" not in event_note(SIXTEEN, resource="n" * 253)
+
+
+WORDS = st.lists(st.from_regex(r"[a-z]{1,40}", fullmatch=True), min_size=1, max_size=90)
+
+
+@given(
+    summary=WORDS,
+    fix=WORDS,
+    evidence=st.lists(st.tuples(WORDS, WORDS, WORDS), max_size=4),
+    names=st.integers(1, 16),
+)
+@settings(deadline=None)
+def test_neither_note_nor_condition_ends_within_a_word(
+    summary: list[str],
+    fix: list[str],
+    evidence: list[tuple[list[str], list[str], list[str]]],
+    names: int,
+) -> None:
+    told = replace(
+        SIXTEEN,
+        failure=replace(SIXTEEN.failure, names=SIXTEEN.failure.names[:names]),
+        summary=" ".join(summary),
+        evidence=tuple(
+            Evidence(" ".join(text), "/" + "".join(path), ".".join(key))
+            for text, path, key in evidence
+        ),
+        advice=(Advice(" ".join(fix), BlastRadius.POD, Who.USER),),
+    )
+    frame = "[OnlyAllDevice] Asked for and more on node gpu-17. Seen in: Fix: See: kubectl get"
+    whole = {*summary, *fix, *frame.split(), "gpucdistatus", "gpu-17", "-o", "yaml", str(names)}
+    whole |= {word for text, _, _ in evidence for word in text}
+    whole |= {str(one) for item in told.evidence for one in (item.file, item.key)}
+    note = event_note(told, node="gpu-17", resource="gpu-17")
+    message = condition_message(told)
+    assert len(note.encode()) <= 1024
+    assert len(message.encode()) <= 512
+    for word in (note + " " + message).split():
+        bare = word.strip("().,;…")
+        assert bare in whole | {w.strip(".:") for w in whole} or "GPU-" in word or bare.isdigit()
+
+
 def test_the_terminal_text_ranks_advice_with_its_blast_radius() -> None:
     text = as_text(SIXTEEN)
     assert text.startswith("Cause: OnlyAllDevice (confidence medium)\n")

@@ -6,22 +6,33 @@ anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from gpucdi.api.names import CONDITION_LIMIT_BYTES, NOTE_LIMIT_BYTES
 from gpucdi.diagnosis.model import Advice, BlastRadius, Diagnosis, Evidence
 from gpucdi.failures.names import device_of, kind_of
 
+MOST_PLACES = 3
+PLACES_LIMIT_BYTES = 320
+SEE_LIMIT_BYTES = 128
 _ELLIPSIS = "…"
 
 
 def fit(text: str, limit_bytes: int) -> str:
-    """Return ``text``, cut at a character so that it has at most ``limit_bytes`` bytes."""
+    """Return ``text``, cut behind a word so that it has at most ``limit_bytes`` bytes.
+
+    A word that is longer than half of the room is cut at a character.
+    """
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit_bytes:
         return encoded.decode()
-    kept = encoded[: max(0, limit_bytes - len(_ELLIPSIS.encode()))]
-    return kept.decode("utf-8", "ignore") + _ELLIPSIS
+    room = max(0, limit_bytes - len(_ELLIPSIS.encode()))
+    kept = encoded[:room].decode("utf-8", "ignore")
+    blank = kept.rfind(" ")
+    if not encoded[len(kept.encode()) :].startswith(b" ") and blank > len(kept) // 2:
+        kept = kept[:blank]
+    return kept.rstrip(" ,;") + _ELLIPSIS
 
 
 def devices(names: Sequence[str], limit_bytes: int) -> str:
@@ -47,27 +58,32 @@ def _group(kind: str, items: Sequence[str], limit_bytes: int) -> str:
 def event_note(diagnosis: Diagnosis, *, node: str = "", resource: str = "") -> str:
     """Return the note of the explaining Event, at most 1,024 bytes.
 
-    It names kind, devices, node, the file that decides and the first fix, each with a share of the
-    room that the others cannot take. ``resource`` is the name of the GpuCdiStatus to look at.
+    It names kind, devices, node, the files that decide and the first fix. The files take the room
+    that the rest leaves, each whole or not at all. ``resource`` is the name of the GpuCdiStatus to
+    look at.
     """
-    parts = [
-        fit(f"[{diagnosis.cause}] {diagnosis.summary}", 360),
-        _asked(diagnosis, node),
-        fit(_places(diagnosis.evidence), 220),
-        fit(_fix(diagnosis), 150),
-        fit(_see(resource), 90),
-    ]
-    return fit(" ".join(part for part in parts if part), NOTE_LIMIT_BYTES)
+    before = [fit(f"[{diagnosis.cause}] {diagnosis.summary}", 360), _asked(diagnosis, node)]
+    behind = [fit(_fix(diagnosis), 180), _see(resource)]
+    return _filled(before, _placed(diagnosis.evidence)[:MOST_PLACES], behind, NOTE_LIMIT_BYTES)
 
 
 def condition_message(diagnosis: Diagnosis) -> str:
     """Return a condition's message, at most 512 bytes: what does not resolve, where, the fix."""
-    parts = [
-        fit(diagnosis.summary, 260),
-        fit(_places(diagnosis.evidence[:1]), 110),
-        fit(_fix(diagnosis), 130),
-    ]
-    return fit(" ".join(part for part in parts if part), CONDITION_LIMIT_BYTES)
+    before, behind = [fit(diagnosis.summary, 260)], [fit(_fix(diagnosis), 130)]
+    return _filled(before, _placed(diagnosis.evidence[:1]), behind, CONDITION_LIMIT_BYTES)
+
+
+def _filled(
+    before: list[str], placed: Sequence[Evidence], behind: list[str], limit_bytes: int
+) -> str:
+    """Return the parts in one line, with as much of the evidence as there is room for."""
+    room = limit_bytes - _bytes(" ".join(filter(None, [*before, *behind]))) - 1
+    parts = [*before, _places(placed, min(room, PLACES_LIMIT_BYTES)), *behind]
+    return fit(" ".join(filter(None, parts)), limit_bytes)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def _asked(diagnosis: Diagnosis, node: str) -> str:
@@ -77,9 +93,21 @@ def _asked(diagnosis: Diagnosis, node: str) -> str:
     return f"Seen{where}." if where else ""
 
 
-def _places(evidence: Iterable[Evidence]) -> str:
-    texts = [str(item) for item in evidence if item.file]
-    return f"Seen in: {'; '.join(texts[:3])}." if texts else ""
+def _placed(evidence: Sequence[Evidence]) -> Sequence[Evidence]:
+    return [item for item in evidence if item.file]
+
+
+def _places(placed: Sequence[Evidence], limit_bytes: int) -> str:
+    """Return evidence with its places, without its keys or less of it where room is short."""
+    shown = ""
+    for item in placed:
+        for told in (item, replace(item, key=None)):
+            longer = f"{shown[:-1]}; {told}." if shown else f"Seen in: {told}."
+            if _bytes(longer) <= limit_bytes:
+                shown = longer
+                break
+    bare = f"Seen in: {placed[0].file}." if placed else ""
+    return shown or (bare if _bytes(bare) <= limit_bytes else "")
 
 
 def _fix(diagnosis: Diagnosis) -> str:
@@ -87,7 +115,8 @@ def _fix(diagnosis: Diagnosis) -> str:
 
 
 def _see(resource: str) -> str:
-    return f"See: kubectl get gpucdistatus {resource} -o yaml" if resource else ""
+    told = f"See: kubectl get gpucdistatus {resource} -o yaml" if resource else ""
+    return told if _bytes(told) <= SEE_LIMIT_BYTES else ""
 
 
 def as_text(diagnosis: Diagnosis) -> str:
