@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -54,7 +54,8 @@ class RealFiles:
                     os.fsync(descriptor)
                 os.rename(name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
             except BaseException:
-                os.unlink(name, dir_fd=directory)
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=directory)
                 raise
             os.fsync(directory)
 

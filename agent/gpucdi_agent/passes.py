@@ -15,6 +15,7 @@ from gpucdi.cdi import DEFAULT_SPEC_DIRS
 from gpucdi.findings import Cause, Finding
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
+from gpucdi.node.checkpoints import this_boot
 from gpucdi.node.refresh import RefreshReading, refresh_findings, refresh_status
 from gpucdi.programs import Programs
 from gpucdi.repair import Generation, Plan, WriteFile, plan, sha256_text, wanted
@@ -27,7 +28,7 @@ from gpucdi_agent.nvml import Nvml
 from gpucdi_agent.outcomes import failure, unmended
 from gpucdi_agent.state import Memory, StateStore
 from gpucdi_agent.stillness import stamp
-from gpucdi_agent.transaction import FAILED, Transaction, boot_id, message_of
+from gpucdi_agent.transaction import FAILED, Transaction, message_of
 from gpucdi_agent.units import Units
 from gpucdi_agent.unwritable import UnwritableDirectories
 
@@ -284,7 +285,7 @@ def _expected(host: HostTree, memory: Memory | None) -> dict[str, str]:
     """Return the hashes that our files should have; after a reboot whatever is there is right."""
     if memory is None or memory.written is None:
         return {}
-    if memory.boot_id != boot_id(host):
+    if memory.boot_id != (this_boot(host).id or ""):
         return {path: _hash(host, path) for path in memory.written}
     return dict(memory.written)
 

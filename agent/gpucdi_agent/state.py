@@ -13,6 +13,7 @@ import json
 import os
 import posixpath
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpucdi.api.names import OWN_FILE_PREFIX
 from gpucdi.cdi import Library, Reader
 from gpucdi.host import HostTree
 from gpucdi.repair import sha256_text
+from gpucdi_agent.exclusive import BusyError, exclusive
 from gpucdi_agent.files import Files, is_temporary
 
 HISTORY_LENGTH = 10
@@ -84,7 +86,9 @@ class StateStore:
         """Create the directories and sweep what an interrupted write left behind."""
         for name in ("", "backups", "scratch"):
             self._files.make_directory(self._outside(name), _DIRECTORY_MODE)
-        self.sweep((self.directory, f"{self.directory}/backups"))
+        # What looks left behind by an agent that is at work is not.
+        with suppress(BusyError), exclusive(self._outside(""), patience_seconds=0.0):
+            self.sweep((self.directory, f"{self.directory}/backups"))
 
     def sweep(self, directories: Iterable[str]) -> None:
         """Remove our temporary files from host directories."""

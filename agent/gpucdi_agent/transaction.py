@@ -13,13 +13,16 @@ import errno
 import os
 import posixpath
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gpucdi.api import RepairRecord
 from gpucdi.api.names import OWN_FILE_MARK, OWN_FILE_PREFIX
 from gpucdi.cdi import Reader
 from gpucdi.host import FileKind, HostTree, real_or_same
+from gpucdi.node.checkpoints import this_boot
 from gpucdi.repair import OwnFile, Plan, WriteFile, sha256_text
+from gpucdi_agent.exclusive import PATIENCE_SECONDS, BusyError, exclusive
 from gpucdi_agent.files import Files
 from gpucdi_agent.state import Journal, JournalEntry, StateStore
 from gpucdi_agent.unwritable import is_refusal
@@ -54,12 +57,16 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Applies plans on one host. ``now`` gives RFC 3339."""
+    """Applies plans on one host. ``now`` gives RFC 3339.
+
+    Another agent that is at work on the node is waited for ``patience_seconds`` long.
+    """
 
     host: HostTree
     state: StateStore
     files: Files
     now: Callable[[], str]
+    patience_seconds: float = PATIENCE_SECONDS
 
     def apply(self, plan: Plan, useless: Useless = _ignore) -> tuple[RepairRecord, ...]:
         """Make the changes of ``plan`` and return a record for each file.
@@ -67,6 +74,15 @@ class Transaction:
         The records say how it ended; nothing is raised for what the disk or somebody else does.
         ``useless`` is told each directory that cannot be written, or whose file no reader took up.
         """
+        with ExitStack() as stack:
+            try:
+                place = self.host.outside(self.state.directory)
+                stack.enter_context(exclusive(place, self.patience_seconds))
+            except OSError as error:
+                return self._unstarted(plan, error)
+            return self._apply(plan, useless)
+
+    def _apply(self, plan: Plan, useless: Useless) -> tuple[RepairRecord, ...]:
         before: _Contents = {}
         try:
             for action in plan.actions:
@@ -92,6 +108,15 @@ class Transaction:
         state before was better for any reader. Changes not made are left to the next pass, which
         plans anew from what it finds.
         """
+        if self.state.journal() is None:
+            return ()
+        try:
+            with exclusive(self.host.outside(self.state.directory), patience_seconds=0.0):
+                return self._recover(useless)
+        except BusyError:
+            return ()  # whoever opened the journal is alive and will close it
+
+    def _recover(self, useless: Useless) -> tuple[RepairRecord, ...]:
         journal = self.state.journal()
         if journal is None:
             return ()
@@ -222,15 +247,19 @@ class Transaction:
     def _remember(self, records: tuple[RepairRecord, ...]) -> None:
         memory = self.state.memory()
         # A crash between this and the end of the journal must not tell the same thing twice.
-        known = {(record.time, record.file) for record in memory.repairs}
-        fresh = tuple(record for record in records if (record.time, record.file) not in known)
+        known = {(item.time, item.file, item.before, item.after) for item in memory.repairs}
+        fresh = tuple(
+            item for item in records if (item.time, item.file, item.before, item.after) not in known
+        )
         written = dict(memory.written or {})
         for record in records:
             if record.after:
                 written[record.file] = record.after
             else:
                 written.pop(record.file, None)
-        self.state.remember_repairs((*memory.repairs, *fresh), written, boot_id(self.host))
+        self.state.remember_repairs(
+            (*memory.repairs, *fresh), written, this_boot(self.host).id or ""
+        )
 
     def _unstarted(self, plan: Plan, error: OSError) -> tuple[RepairRecord, ...]:
         return tuple(
@@ -281,14 +310,6 @@ class Transaction:
             return sha256_text(self.host.read(path))
         except OSError:
             return ""
-
-
-def boot_id(host: HostTree) -> str:
-    """Return the kernel's identifier of this boot, empty where it cannot be read."""
-    try:
-        return host.read("/proc/sys/kernel/random/boot_id", 4096).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def message_of(error: OSError) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from gpucdi.api import RepairRecord
 from gpucdi.api.names import OWN_FILE_MARK
 from gpucdi.host import HostTree
 from gpucdi.repair import Plan, WriteFile, plan, removal, sha256_text, wanted
+from gpucdi_agent.exclusive import exclusive
 from gpucdi_agent.files import Files, RealFiles, is_temporary
 from gpucdi_agent.state import StateStore
 from gpucdi_agent.transaction import NotOursError, Transaction
@@ -325,3 +327,60 @@ def test_temporary_files_of_a_dead_process_are_swept(host: HostTree) -> None:
 
     assert not left.exists()
     assert host.exists("/etc/cdi/nvidia.yaml")
+
+
+def test_while_another_agent_is_at_work_nothing_is_written(host: HostTree) -> None:
+    impatient = replace(transaction(host), patience_seconds=0.0)
+    before = resolvable(host)
+
+    with exclusive(host.outside(STATE)):
+        (record,) = impatient.apply(repair_plan(host))
+
+    assert record.result == "Failed"
+    assert "another gpucdi-agent is at work" in record.message
+    assert resolvable(host) == before
+    assert impatient.apply(repair_plan(host))[0].result == "Succeeded"
+
+
+def test_another_agent_that_ends_in_time_is_waited_for(host: HostTree) -> None:
+    patient = replace(transaction(host), patience_seconds=60.0)
+    with ThreadPoolExecutor(1) as pool:
+        with exclusive(host.outside(STATE)):
+            waiting = pool.submit(patient.apply, repair_plan(host))
+            with pytest.raises(TimeoutError):
+                waiting.result(0.2)
+
+        (record,) = waiting.result(60)
+
+    assert record.result == "Succeeded"
+
+
+def test_the_journal_of_an_agent_at_work_is_its_own(host: HostTree) -> None:
+    def kill(number: int, _: Path) -> None:
+        if number == 1:
+            raise Killed
+
+    with pytest.raises(Killed):
+        transaction(host, BrittleFiles(before=kill)).apply(repair_plan(host))
+    at_work = host.root / "etc/cdi/.gpucdi-0123456789abcdef.tmp"
+    at_work.touch()
+
+    with exclusive(host.outside(STATE)):
+        assert transaction(host).recover() == ()
+        StateStore(host, RealFiles(), STATE).prepare()
+        assert at_work.exists()
+        assert host.exists(f"{STATE}/journal.json")
+
+    transaction(host).recover()
+    assert not at_work.exists()
+    assert not host.exists(f"{STATE}/journal.json")
+
+
+def test_two_repairs_of_one_file_in_one_second_are_two(host: HostTree) -> None:
+    transaction(host).apply(repair_plan(host))
+    judged = c00.judge(host)
+
+    transaction(host).apply(removal(judged.observation, host))
+
+    results = [record.result for record in StateStore(host, RealFiles(), STATE).memory().repairs]
+    assert results == ["Succeeded", "Removed"]
