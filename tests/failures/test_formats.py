@@ -297,6 +297,22 @@ ROWS = [
         detail="to rootfs: no such file", is_cdi=False),
     Row("M18", f'{R}error mounting "/dev/kfd" to rootfs: no such file', Y.MOUNT_FAILED, T.START,
         "containerd", path="/dev/kfd", detail="to rootfs: no such file"),
+    Row("M42", f'{DAEMON}could not select device driver "nvidia" with capabilities: [[gpu]].',
+        Y.MODE_CONFLICT, T.START, "docker"),
+    Row("M42", f"{DAEMON}Unknown runtime specified nvidia.", Y.HANDLER_MISSING, T.CREATE,
+        "docker", subject="nvidia"),
+    Row("M45", 'failed to get handler: runtimeclass.node.k8s.io "nvidia-legacy" not found',
+        Y.RUNTIME_CLASS_MISSING, T.ADMISSION, subject="nvidia-legacy"),
+    Row("M18", "Error: OCI runtime error: crun: mount `/usr/lib/libcuda.so.550.90.07` to "
+        "`usr/lib/libcuda.so.550.90.07`: No such file or directory", Y.MOUNT_FAILED, T.START,
+        "podman", path="/usr/lib/libcuda.so.550.90.07", detail="No such file or directory"),
+    Row("M21", 'level=error msg="failed to save CDI spec: failed to write spec: open '
+        '/etc/cdi/nvidia.yaml: permission denied"', Y.SPEC_WRITE_FAILED, T.GENERATE,
+        path="/etc/cdi/nvidia.yaml", detail="permission denied"),
+    Row("M03", 'CDI: Failed to inject CDI devices: Unresolvable CDI devices ["a.b/c=0", "a.b/c=1"]',
+        Y.UNRESOLVABLE, T.START, None, ("a.b/c=0", "a.b/c=1")),
+    Row("S25", "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
+        Y.NOT_INJECTED, T.RUNNING, subject="libnvidia-ml.so"),
     Row("S23", 'Back-off pulling image "nvcr.io/nvidia/cuda:99"', Y.IMAGE, T.CREATE,
         detail="Back-off pulling image", is_cdi=False),
 ]  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gpucdi.failures.formats import Format
 from gpucdi.failures.formats_cdi import FIRST, LAST
 from gpucdi.failures.formats_generate import CLAIMS, DRIVER, GENERATORS, IMAGES, POLICY
-from gpucdi.failures.formats_runtime import HANDLERS, HOOKS, LEGACY, MOUNTS
+from gpucdi.failures.formats_mounts import LIBRARIES, MOUNTS
+from gpucdi.failures.formats_runtime import HANDLERS, HOOKS, LEGACY
 
 FORMATS: tuple[Format, ...] = (
     *FIRST,
@@ -13,6 +14,7 @@ FORMATS: tuple[Format, ...] = (
     *HOOKS,
     *HANDLERS,
     *MOUNTS,
+    *LIBRARIES,
     *GENERATORS,
     *DRIVER,
     *POLICY,

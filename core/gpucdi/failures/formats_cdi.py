@@ -49,7 +49,7 @@ FIRST: tuple[Format, ...] = (
     Format(
         "M01",
         _Y.UNRESOLVABLE,
-        re.compile(loose("unresolvable CDI devices") + r"(?P<names>)"),
+        re.compile(loose("unresolvable CDI devices") + r"(?P<names>)", re.IGNORECASE),
         _S.UNKNOWN,
     ),
     Format(

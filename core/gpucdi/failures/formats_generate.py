@@ -62,6 +62,16 @@ GENERATORS: tuple[Format, ...] = (
         usually=_S.GENERATE,
     ),
     Format(
+        "M21",
+        _Y.SPEC_WRITE_FAILED,
+        spaced(
+            rf"failed to (?:save|write) (?:CDI )?spec[^\n]{{0,200}}?: (?:open|mkdir|rename|create) "
+            rf"{PATH}:? {ERRNO}"
+        ),
+        _S.UNKNOWN,
+        usually=_S.GENERATE,
+    ),
+    Format(
         "M57",
         _Y.SPEC_WRITE_FAILED,
         spaced(rf"failed to set permissions on spec file: chmod {PATH}:? {ERRNO}"),

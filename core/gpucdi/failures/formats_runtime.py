@@ -11,18 +11,11 @@ Sources: opencontainers/runc ``libcontainer/{rootfs_linux,container_linux}.go``,
 
 from __future__ import annotations
 
-import re
-
-from gpucdi.failures.formats import DETAIL, ERRNO, PATH, QUOTE, Format, spaced
+from gpucdi.failures.formats import DETAIL, QUOTE, Format, spaced
 from gpucdi.failures.model import EngineFamily, Resolver, Stage, Symptom
 
 _E, _R, _S, _Y = EngineFamily, Resolver, Stage, Symptom
 _HOOK = r"(?:prestart |createRuntime |createContainer |startContainer |poststart |poststop )?hook"
-
-
-def _of_gpu_files(row: str, symptom: Symptom, pattern: re.Pattern[str]) -> Format:
-    """Return a row that counts as CDI by what its path or subject is, usually told at a start."""
-    return Format(row, symptom, pattern, _S.UNKNOWN, gpu_only=True, usually=_S.START)
 
 
 # Before any row about hooks: legacy mode is itself a hook, and its text is not about CDI.
@@ -135,69 +128,6 @@ HOOKS: tuple[Format, ...] = (
     ),
 )
 
-MOUNTS: tuple[Format, ...] = (
-    Format(
-        "S13",
-        _Y.IDMAP_FAILED,
-        spaced(rf"failed to set MOUNT_ATTR_IDMAP on {PATH}(?:: {ERRNO})?"),
-        _S.UNKNOWN,
-        usually=_S.START,
-    ),
-    Format(
-        "S24",
-        _Y.RUNTIME_DIED,
-        spaced(r"read (?:status )?from sync socket: (?P<detail>No such process)"),
-        _S.UNKNOWN,
-        usually=_S.CREATE,
-    ),
-    Format(
-        "S24",
-        _Y.RUNTIME_DIED,
-        spaced(r"(?P<detail>read (?:status )?from sync socket)"),
-        _S.UNKNOWN,
-        is_cdi=False,
-        usually=_S.CREATE,
-    ),
-    _of_gpu_files(
-        "M55",
-        _Y.IDMAP_FAILED,
-        spaced(
-            r"error creating device nodes: mount (?P<path>/[^\s:]+):\S+ \(via [^()]*\)"
-            rf"(?:, flags: \w+)?: {ERRNO}"
-        ),
-    ),
-    _of_gpu_files(
-        "M18",
-        _Y.MOUNT_FAILED,
-        spaced(rf"failed to fulfil mount request: open {PATH}:? {ERRNO}"),
-    ),
-    _of_gpu_files(
-        "M18",
-        _Y.MOUNT_FAILED,
-        spaced(rf"error mounting {PATH}(?P<detail>[^\n]{{0,400}})"),
-    ),
-    _of_gpu_files(
-        "M17b",
-        _Y.MOUNT_FAILED,
-        spaced(rf"error stat'ing file {PATH}:? (?P<detail>No such file or directory)"),
-    ),
-    _of_gpu_files(
-        "M17",
-        _Y.MOUNT_FAILED,
-        spaced(rf"cannot stat {PATH}:? (?P<detail>No such file or directory)"),
-    ),
-    Format(
-        "M17c",
-        _Y.NOT_INJECTED,
-        spaced(
-            rf"(?:executable file|exec:) {QUOTE}(?P<subject>nvidia-[\w-]+){QUOTE}:? "
-            r"(?:executable file )?not found in \$PATH"
-        ),
-        _S.UNKNOWN,
-        usually=_S.START,
-    ),
-)
-
 HANDLERS: tuple[Format, ...] = (
     Format(
         "M44",
@@ -225,7 +155,10 @@ HANDLERS: tuple[Format, ...] = (
     Format(
         "M42",
         _Y.HANDLER_MISSING,
-        spaced(r"unknown or invalid runtime name: (?P<subject>[\w.-]*\w)"),
+        spaced(
+            r"(?:unknown or invalid runtime name:|[Uu]nknown runtime specified) "
+            r"(?P<subject>[\w.-]*\w)"
+        ),
         _S.CREATE,
         _E.DOCKER,
         gpu_only=True,
@@ -233,14 +166,18 @@ HANDLERS: tuple[Format, ...] = (
     Format(
         "M42",
         _Y.MODE_CONFLICT,
-        spaced(r"could not select device driver \"\" with capabilities: \[\[gpu[^\]]*\]\]"),
+        spaced(
+            r"could not select device driver \"(?:nvidia)?\" with capabilities: \[\[gpu[^\]]*\]\]"
+        ),
         _S.START,
         _E.DOCKER,
     ),
     Format(
         "M45",
         _Y.RUNTIME_CLASS_MISSING,
-        spaced(rf"RuntimeClass(?:\.node\.k8s\.io)?:? {QUOTE}(?P<subject>[\w.-]+){QUOTE} not found"),
+        spaced(
+            rf"[Rr]untime[Cc]lass(?:\.node\.k8s\.io)?:? {QUOTE}(?P<subject>[\w.-]+){QUOTE} not found"
+        ),
         _S.ADMISSION,
         gpu_only=True,
     ),
