@@ -35,7 +35,8 @@ from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Options
-from gpucdi_operator.pods import PodKey, PodReconciler
+from gpucdi_operator.podfacts import PodKey
+from gpucdi_operator.pods import PodReconciler
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.rights import Rights
@@ -115,9 +116,7 @@ class Operator:
 
     async def _run_parts(self) -> None:
         stop_watching = threading.Event()
-        watches = asyncio.create_task(
-            adapters.watch(self.fleet, self.credentials, self.watching, stop_watching)
-        )
+        watches = asyncio.create_task(self._watch(stop_watching))
         stopping = asyncio.create_task(self._stopping.wait())
         lasting = {
             watches,
@@ -130,6 +129,8 @@ class Operator:
             done, _ = await asyncio.wait({stopping, *lasting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop_watching.set()
+            if not self.seeded.is_set():
+                watches.cancel()
             await _cancelled(stopping, *passing, *(lasting - {watches}))
             await self.elector.release()
             await asyncio.wait({watches}, timeout=STOP_S)
@@ -139,17 +140,20 @@ class Operator:
         if not self._stopping.is_set():
             raise RuntimeError("a part of the operator ended without being asked to")
 
+    async def _watch(self, stop: threading.Event) -> None:
+        """Watch when the lists are in.
+
+        kopf lists everything itself before it watches, so nothing is missed; at the same time it
+        would take half of the processor from the lists that readiness waits for.
+        """
+        await self.seeded.wait()
+        await adapters.watch(self.fleet, self.credentials, self.watching, stop)
+
     async def _seed(self) -> None:
         """Fill the store before we call ourselves ready."""
-        while not self.seeded.is_set():
-            try:
-                await self.fleet.resync()
-            except KubeError as error:
-                log("the first lists failed", 30, error=str(error))
-                await self.clock.sleep(RETRY_S)
-            else:
-                self.seeded.set()
-                log("ready", nodes=len(self.store.nodes), statuses=len(self.store.statuses))
+        await self._once(self.fleet.resync)
+        self.seeded.set()
+        log("ready", nodes=len(self.store.nodes), statuses=len(self.store.statuses))
 
     async def _lead_when_elected(self) -> None:
         while True:
@@ -166,6 +170,7 @@ class Operator:
                 self.metrics.leader.set(0)
                 # What only a leader learns would stand there for ever.
                 self.metrics.breaker.clear()
+                self.store.silent = set()
                 self.rights.forget()
                 await _cancelled(leading, deposed)
 
@@ -176,9 +181,12 @@ class Operator:
 
     async def _lead(self) -> None:
         timing = self.options.timing
+        self.pods.begin()
         self.pods.restarter.begin()
         await self.seeded.wait()
-        await self._once(self.governor.look)
+        # Who is silent comes first, or each silent node would look well for a moment.
+        await self._tried(self._sweep)
+        await self._tried(self.governor.look)
         self.fleet.enqueue_all()
         async with asyncio.TaskGroup() as group:
             workers = self.options.workers
@@ -212,12 +220,18 @@ class Operator:
             await self.clock.sleep(seconds)
 
     async def _tried(self, action: Callable[[], Awaitable[None]]) -> bool:
+        """Tell whether it was done; an error that nobody foresaw stops no other part either."""
         try:
             await action()
         except KubeError as error:
             log("will be tried again", 30, action=action.__name__, error=str(error))
-            return False
-        return True
+        except Exception as error:  # noqa: BLE001  # told with its traceback, and counted
+            self.metrics.failed("fleet")
+            told = f"{type(error).__name__}: {error}"
+            log("will be tried again", 40, action=action.__name__, error=told, trace=error)
+        else:
+            return True
+        return False
 
     async def _keep_beat(self) -> None:
         while True:
@@ -235,7 +249,8 @@ class Operator:
 
     def _exposition(self) -> bytes:
         self.metrics.fleet(self.store)
-        self.metrics.pods_failing.set(self.pods.failing)
+        # A replica that leads no more does not learn how it went on.
+        self.metrics.pods_failing.set(self.pods.failing if self.elector.is_leader else 0)
         for queue in (self.node_queue, self.pod_queue):
             self.metrics.queue_depth.labels(queue.name).set(len(queue))
         return self.metrics.text()

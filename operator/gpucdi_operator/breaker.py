@@ -24,6 +24,9 @@ from gpucdi_operator.store import StatusRecord
 
 # A node that is tried gets so long to resolve.
 TRIAL = timedelta(minutes=5)
+# Two leaders' clocks differ by less; a moment that lies further ahead was written by a wrong one.
+AHEAD = timedelta(minutes=1)
+_CAUSE_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,13 @@ def drift_of(record: StatusRecord) -> Drift | None:
         cause = status.cause.value if status.cause else condition.reason
         if began is None:
             return None
-        return Drift(record.name, began, kind.kind if kind else "", cause, lasts=True)
+        named = kind.kind if kind else ""
+        return Drift(record.name, began, named, cause[:_CAUSE_CHARACTERS], lasts=True)
     done = next((item for item in reversed(status.repairs) if item.result == "Succeeded"), None)
     at = parse_time(done.time) if done is not None else None
     if done is None or at is None:
         return None
-    return Drift(record.name, at, done.kind, condition.reason, lasts=False)
+    return Drift(record.name, at, done.kind, condition.reason[:_CAUSE_CHARACTERS], lasts=False)
 
 
 def step(
@@ -67,6 +71,9 @@ def step(
     """Return the state of the breaker; ``records`` are the nodes that its policy governs."""
     drifts = [drift for record in records.values() if (drift := drift_of(record)) is not None]
     since = parse_time(before.since) or now
+    if since - now > AHEAD:
+        # Waiting for the clock to get there might take for ever; what was begun begins anew.
+        return replace(before, since=rfc3339(now))
     match before.state:
         case BreakerState.CLOSED:
             start = now - timedelta(minutes=config.window_minutes)

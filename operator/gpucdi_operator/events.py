@@ -47,7 +47,8 @@ def event_name(about: str, uid: str, reason: str, key: str) -> str:
     """Return ``<name>.<hash>``, the same for the same object, reason and key on every replica."""
     subject = f"{uid}\0{reason}\0{key}"
     digest = hashlib.sha256(subject.encode()).hexdigest()[:_HASH_LENGTH]
-    return f"{about[: NAME_LIMIT - _HASH_LENGTH - 1]}.{digest}"
+    # Cut in the middle, a name may end in what no part of a name may end in.
+    return f"{about[: NAME_LIMIT - _HASH_LENGTH - 1].rstrip('.-')}.{digest}"
 
 
 @dataclass(slots=True)

@@ -19,7 +19,8 @@ from gpucdi_operator.events import LABEL_CAUSE
 from gpucdi_operator.governor import Governor
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
-from gpucdi_operator.pods import PodKey, PodReconciler, key_of, runs
+from gpucdi_operator.podfacts import PodKey, key_of, runs
+from gpucdi_operator.pods import PodReconciler
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 
@@ -50,7 +51,7 @@ class Fleet:
         """Take a Node."""
         record = NodeRecord.of(body)
         if deleted:
-            self.store.nodes.pop(record.name, None)
+            self._forget_node(record.name)
         elif self.store.put_node(record):
             self.node_queue.add(record.name)
             self.governor.wake.set()
@@ -106,7 +107,7 @@ class Fleet:
         for name in await self._relist(paths.STATUSES, store.statuses, self.saw_status):
             self._forget_status(name)
         for name in await self._relist(paths.NODES, store.nodes, self.saw_node, NODE_PAGE):
-            del store.nodes[name]
+            self._forget_node(name)
 
     async def _relist(
         self, path: str, kept: Mapping[str, object], saw: Saw, limit: int = PAGE
@@ -135,7 +136,7 @@ class Fleet:
             selector, at_risk = f"spec.nodeName={node}", 0
             async for pod in self.api.list(paths.PODS, field_selector=selector):
                 await self._look_at(pod)
-                at_risk += runs(pod) and is_at_risk(pod, self.store)
+                at_risk += self._is_at_risk(pod)
             await self.pods.nodes.show_risk(node, at_risk)
         marked = [name for name, item in self.store.statuses.items() if item.pods_at_risk]
         for node in set(marked).difference(drifted):
@@ -146,9 +147,18 @@ class Fleet:
         key = key_of(pod)
         try:
             await self.pods.saw_pod(key, pod)
-        except KubeError as error:
-            log("Pod not explained, will be tried again", 30, pod=str(key), error=str(error))
+        except Exception as error:  # noqa: BLE001  # one Pod must not hide those behind it
+            trace = None if isinstance(error, KubeError) else error
+            told = f"{type(error).__name__}: {error}"
+            log("Pod not explained, will be tried again", 30, pod=str(key), error=told, trace=trace)
             self.pods.queue.add(key)
+
+    def _is_at_risk(self, pod: KubeObject) -> bool:
+        try:
+            return runs(pod) and is_at_risk(pod, self.store)
+        except Exception as error:  # noqa: BLE001  # as above
+            log("Pod not read", 40, pod=str(key_of(pod)), trace=error)
+            return False
 
     async def take_over(self) -> None:
         """Learn from our own Events which Pods were explained and not yet restored."""
@@ -169,6 +179,11 @@ class Fleet:
             labels = fields.mapping(fields.mapping(body, "metadata"), "labels")
             found[key] = fields.text(labels, LABEL_CAUSE)
         return found
+
+    def _forget_node(self, name: str) -> None:
+        self.store.nodes.pop(name, None)
+        self.pods.nodes.forget(name)
+        self.node_queue.drop(name)
 
     def _forget_status(self, name: str) -> None:
         self.store.statuses.pop(name, None)

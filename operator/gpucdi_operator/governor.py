@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from gpucdi.api import GROUP, VERSION, ConditionStatus, RepairMode
@@ -22,17 +23,18 @@ from gpucdi.api.names import (
     KIND_POLICY,
     OPERATOR_MANAGER,
 )
-from gpucdi.api.policy import BreakerState, BreakerStatus, Policy, TaintEffect
-from gpucdi_kube import Clock, KubeApi, KubeObject, paths
+from gpucdi.api.policy import BreakerState, BreakerStatus, TaintEffect
+from gpucdi_kube import Clock, KubeApi, KubeError, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import NotFound
 from gpucdi_operator import breaker, taints
 from gpucdi_operator.decide import node_condition
 from gpucdi_operator.events import Note, Recorder
+from gpucdi_operator.leader import NotLeadingError
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
-from gpucdi_operator.policies import HOLD_LABEL, Ruling, Turns, governing, rule
+from gpucdi_operator.policies import HOLD_LABEL, Choice, Ruling, Turns, rule
 from gpucdi_operator.policy_status import Group, conditions
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.rights import Rights
@@ -57,6 +59,8 @@ class Governor:
     look_s: float = 10.0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: dict[str, Turns] = field(default_factory=lambda: defaultdict(Turns))
+    # What the last step of a breaker was, until somebody was told.
+    _untold: dict[str, tuple[str, BreakerStatus]] = field(default_factory=dict)
     _labels_told: set[tuple[str, str]] = field(default_factory=set)
     _published: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict)
 
@@ -77,7 +81,7 @@ class Governor:
         groups = self._groups()
         self._forget_gone()
         for name, record in list(self.store.policies.items()):
-            await self._step(record, groups.get(name, Group()))
+            await self._tried(self._step(record, groups.get(name, Group())), record)
         # Whatever is asked of the API server, nodes and policies come and go meanwhile.
         for name, record in self.store.policies.items():
             if name in groups:
@@ -85,20 +89,33 @@ class Governor:
         self._rule(groups)
         await self._tell_of_labels()
         for name, record in list(self.store.policies.items()):
-            await self._publish(record, groups.get(name, Group()), record.breaker)
+            state = record.breaker
+            await self._tried(self._publish(record, groups.get(name, Group()), state), record)
+
+    async def _tried(self, writing: Awaitable[None], record: PolicyRecord | NodeRecord) -> bool:
+        """Go on where one object is refused: the others are none the worse for it."""
+        try:
+            await writing
+        except NotLeadingError:
+            raise
+        except KubeError as error:
+            log("not told, will be tried again", 30, about=record.name, error=str(error))
+            return False
+        return True
 
     def _forget_gone(self) -> None:
         for name in self._published.keys() - self.store.policies.keys():
             del self._published[name]
             self._turns.pop(name, None)
+            self._untold.pop(name, None)
             with suppress(KeyError):
                 self.metrics.breaker.remove(name)
 
     def _groups(self) -> dict[str, Group]:
-        policies = [record.policy for record in self.store.policies.values()]
+        choice = Choice(record.policy for record in self.store.policies.values())
         groups: dict[str, Group] = defaultdict(Group)
         for name, node in self.store.nodes.items():
-            chosen = governing(policies, node.labels)
+            chosen = choice.governing(node.labels)
             for loser in chosen[1:]:
                 groups[loser.name].selected += 1
                 groups[loser.name].lost_to.add(chosen[0].name)
@@ -117,13 +134,27 @@ class Governor:
         before = record.breaker
         after = breaker.step(before, record.policy.breaker, group.records, self.clock.now())
         self.metrics.breaker.labels(record.name).set(after.state.stops_repairs)
-        if after == before:
-            return
-        await self._publish(record, group, after)
-        if after.state is BreakerState.OPEN and before.state is not BreakerState.HALF_OPEN:
-            await self._tell(record, EVENT_REPAIRS_STOPPED, after)
-        if after.state is BreakerState.RECOVERING:
-            await self._tell(record, EVENT_REPAIRS_RESUMED, after)
+        if after != before:
+            await self._store(record, group, after)
+            if after.state is BreakerState.OPEN and before.state is not BreakerState.HALF_OPEN:
+                self._untold[record.name] = (EVENT_REPAIRS_STOPPED, after)
+            if after.state is BreakerState.RECOVERING:
+                self._untold[record.name] = (EVENT_REPAIRS_RESUMED, after)
+        if record.name in self._untold:
+            await self._tell(record, *self._untold[record.name])
+            self._untold.pop(record.name, None)
+
+    async def _store(self, record: PolicyRecord, group: Group, state: BreakerStatus) -> None:
+        try:
+            await self._publish(record, group, state)
+        except NotLeadingError:
+            raise
+        except KubeError as error:
+            if not state.state.stops_repairs:
+                raise
+            log("breaker not stored, repairs stop all the same", 30, error=str(error))
+            if record.name in self.store.policies:
+                self.store.policies[record.name] = replace(record, breaker=state)
 
     def _mark(self, record: PolicyRecord, group: Group) -> None:
         """Choose which nodes of a policy carry the taint."""
@@ -144,13 +175,13 @@ class Governor:
         )
 
     def _rule(self, groups: dict[str, Group]) -> None:
-        policies: list[Policy] = [record.policy for record in self.store.policies.values()]
+        choice = Choice(record.policy for record in self.store.policies.values())
         granted = {name: self._granted(name, group) for name, group in groups.items()}
         rulings: dict[str, Ruling] = {}
         for name, node in self.store.nodes.items():
             if name not in self.store.statuses:
                 continue
-            chosen = governing(policies, node.labels)
+            chosen = choice.governing(node.labels)
             policy = chosen[0] if chosen else None
             if policy is None:
                 rulings[name] = rule(node, None, BreakerStatus(), None)
@@ -197,9 +228,8 @@ class Governor:
             if node is None:
                 continue
             key = (node.uid, hold.message)
-            if key not in self._labels_told:
-                await self._warn(node, hold.message)
-            told.add(key)
+            if key in self._labels_told or await self._tried(self._warn(node, hold.message), node):
+                told.add(key)
         self._labels_told = told
 
     async def _warn(self, node: NodeRecord, message: str) -> None:

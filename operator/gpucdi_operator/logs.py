@@ -44,7 +44,9 @@ def configure(level: int = logging.INFO) -> None:
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
-def log(message: str, level: int = logging.INFO, **fields: object) -> None:
-    """Log one event with its fields; empty ones are left out."""
+def log(
+    message: str, level: int = logging.INFO, *, trace: BaseException | None = None, **fields: object
+) -> None:
+    """Log one event with its fields; empty ones are left out. ``trace`` adds where it was raised."""
     shown = {name: value for name, value in fields.items() if value not in (None, "", (), [])}
-    LOGGER.log(level, message, extra={_FIELDS: shown})
+    LOGGER.log(level, message, extra={_FIELDS: shown}, exc_info=trace)

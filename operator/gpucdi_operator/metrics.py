@@ -165,7 +165,7 @@ class Metrics:
             (self.restarts_refused, RESTART_REFUSALS),
             (self.rights_missing, ("restarts", "taints")),
             (self.queue_depth, ("nodes", "pods")),
-            (self.failures, ("nodes", "pods")),
+            (self.failures, ("nodes", "pods", "fleet")),
         )
         for metric, values in known:
             for value in values:

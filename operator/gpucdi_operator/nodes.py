@@ -6,6 +6,7 @@ by ``decide``. Must not know: Pods, kopf.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -21,8 +22,12 @@ from gpucdi_operator.policies import Ruling, spec_of
 from gpucdi_operator.store import NodeRecord, StatusRecord, Store
 from gpucdi_operator.taints import Tainter
 
+# The bounds of crds/gpucdistatuses.yaml; a test compares.
 REQUEST_KINDS = 64
 REQUEST_NAMES = 256
+NAME_CHARACTERS = 256
+_WORD = "[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+KIND = re.compile(rf"(?=.{{1,256}}\Z){_WORD}/{_WORD}")
 
 
 @dataclass(slots=True)
@@ -57,10 +62,17 @@ class NodeReconciler:
         record = self.store.statuses.get(node)
         if record is None:
             return False
-        asked = self.requests.setdefault(node, {})
+        asked = tuple(NameRequest(*item) for item in self.requests.get(node, {}).items())
         for item in wanted:
-            asked[item.kind] = tuple(dict.fromkeys((*asked.get(item.kind, ()), *item.names)))
-        return merged(record.intent.requests, asked) != record.intent.requests
+            if (names := _writable(item)) and KIND.fullmatch(item.kind):
+                asked = merged(asked, {item.kind: names})
+        self.requests[node] = {item.kind: item.names for item in asked}
+        return merged(record.intent.requests, self.requests[node]) != record.intent.requests
+
+    def forget(self, node: str) -> None:
+        """Forget a Node that is gone."""
+        self.requests.pop(node, None)
+        self._settled.pop(node, None)
 
     async def show_risk(self, name: str, count: int | None) -> None:
         """Show how many running Pods of a node would not start again; ``None`` takes it back."""
@@ -191,16 +203,30 @@ def _spec_body(
 def merged(
     present: tuple[NameRequest, ...], more: dict[str, tuple[str, ...]]
 ) -> tuple[NameRequest, ...]:
-    """Return the requests with ``more`` added; of too many, the newest names stay.
+    """Return the requests with ``more`` added; of too many, the newest stay: those in ``more``.
 
     Requests are not taken back when a Pod runs: its next start needs the names again. The agent
-    leaves out names of devices that the node does not have.
+    leaves out names of devices that the node does not have. Adding the same again changes nothing,
+    or two answers that do not fit together would be written in turn without end.
     """
     kinds = {item.kind: item.names for item in present}
     for kind, names in more.items():
-        kinds[kind] = tuple(dict.fromkeys((*kinds.get(kind, ()), *names)))[-REQUEST_NAMES:]
+        known = kinds.get(kind, ())
+        if not set(names) <= set(known):
+            older = (name for name in known if name not in names)
+            kinds[kind] = tuple(dict.fromkeys((*older, *names)))[-REQUEST_NAMES:]
+    # Only where some must go is their order of interest.
+    if len(kinds) > REQUEST_KINDS:
+        kinds = {kind: names for kind, names in kinds.items() if kind not in more} | {
+            kind: kinds[kind] for kind in more
+        }
     newest = list(kinds.items())[-REQUEST_KINDS:]
     return tuple(NameRequest(kind, names) for kind, names in newest)
+
+
+def _writable(item: NameRequest) -> tuple[str, ...]:
+    """Return the names that the schema takes; one that it refuses would refuse all the others."""
+    return tuple(name for name in item.names if 0 < len(name) <= NAME_CHARACTERS)
 
 
 def condition_body(node: str, condition: Condition | None) -> KubeObject:

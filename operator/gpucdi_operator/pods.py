@@ -8,13 +8,11 @@ Must not know: kopf, texts, causes.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
-from gpucdi.failures.pods import STATUS_LISTS
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_operator.diagnosing import Explanation, explain
 from gpucdi_operator.events import Note, Recorder
@@ -22,25 +20,17 @@ from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Timing
+from gpucdi_operator.podfacts import PodKey, is_told_as, key_of, runs
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.store import Store
 
 TRACKED_LIMIT = 20_000
 TEXTS_KEPT = 3
-TEXT_CHARACTERS = 32_768
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class PodKey:
-    """One Pod; a Pod of the same name with another uid is another Pod."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+# kubelet's texts are a few hundred; the names of 16 GPUs are under a thousand.
+TEXT_CHARACTERS = 8_192
+# A replica that begins to lead leaves Pods to the lists that it has not heard of for so long.
+HEARD_S = 600.0
 
 
 @dataclass(slots=True)
@@ -48,15 +38,19 @@ class Track:
     """What is remembered of a Pod. Times are monotonic; ``explained`` maps causes to times."""
 
     seen_at: float
+    heard_at: float = float("-inf")
     node: str = ""
-    looked_at: float = float("-inf")
     texts: deque[str] = field(default_factory=lambda: deque(maxlen=TEXTS_KEPT))
     explained: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class PodReconciler:
-    """See the module."""
+    """See the module.
+
+    ``aliases`` maps keys that Events are told under to those of the API server; ``looked`` is when
+    Pods were read, the oldest first.
+    """
 
     api: KubeApi
     store: Store
@@ -69,11 +63,28 @@ class PodReconciler:
     nodes: NodeReconciler
     restarter: Restarter
     tracks: dict[PodKey, Track] = field(default_factory=dict)
+    aliases: dict[PodKey, PodKey] = field(default_factory=dict)
+    looked: OrderedDict[PodKey, float] = field(default_factory=OrderedDict)
 
     def saw_event(self, key: PodKey, text: str) -> None:
         """Take the text of a Warning Event that tells of CDI."""
-        self.track(key).texts.append(text[:TEXT_CHARACTERS])
+        key = self.aliases.get(key, key)
+        track, kept = self.track(key), text[:TEXT_CHARACTERS]
+        track.heard_at = self.clock.monotonic()
+        if kept not in track.texts:
+            track.texts.append(kept)
         self.queue.add(key)
+
+    def begin(self) -> None:
+        """Forget the Pods that only came by while another replica led.
+
+        They may be many, and most of them gone; each would cost a GET before the first that fails
+        now. One that still fails is found by its next Event, our own Events, or its node's list.
+        """
+        before = self.clock.monotonic() - HEARD_S
+        for key, track in list(self.tracks.items()):
+            if not track.explained and track.heard_at < before:
+                self._drop(key)
 
     def saw_explained(self, key: PodKey, cause: str) -> None:
         """Take over from an earlier leader: this Pod was explained and not yet restored."""
@@ -90,7 +101,7 @@ class PodReconciler:
         found = self.tracks.get(key)
         if found is None:
             if len(self.tracks) >= TRACKED_LIMIT:
-                self.forget(next(iter(self.tracks)))
+                self._drop(next(iter(self.tracks)))
             found = self.tracks[key] = Track(self.clock.monotonic())
         return found
 
@@ -99,6 +110,12 @@ class PodReconciler:
         self.tracks.pop(key, None)
         self.queue.discard(key)
         self.restarter.drop(key.uid)
+        for told in [told for told, known in self.aliases.items() if known == key]:
+            del self.aliases[told]
+
+    def _drop(self, key: PodKey) -> None:
+        self.forget(key)
+        self.queue.drop(key)
 
     def look_at_node(self, node: str) -> None:
         """Look again at the explained Pods of a node whose status has changed."""
@@ -108,18 +125,47 @@ class PodReconciler:
 
     async def reconcile(self, key: PodKey) -> None:
         """Look at one Pod now, or as soon as it may be looked at again."""
-        track = self.track(key)
-        wait = track.looked_at + self.timing.pod_get_s - self.clock.monotonic()
+        if key in self.aliases:
+            self.queue.add(self.aliases[key])
+            return
+        self.track(key)
+        wait = self._wait_s(key)
         if wait > 0:
             self.queue.add(key, after_s=wait)
             return
+        self._looks_at(key)
         pod = await self.api.get(paths.pod(key.namespace, key.name))
-        track.looked_at = self.clock.monotonic()
-        if pod is None or fields.text(fields.mapping(pod, "metadata"), "uid") != key.uid:
+        if pod is not None and is_told_as(pod, key.uid):
+            key = self._known_as(key, key_of(pod))
+        if pod is None or key_of(pod) != key:
             await self.restarter.settle(key.uid)
             self.forget(key)
             return
         await self.saw_pod(key, pod)
+
+    def _wait_s(self, key: PodKey) -> float:
+        """Return how long until the Pod may be read again; also one that was forgotten since."""
+        now, after_s = self.clock.monotonic(), self.timing.pod_get_s
+        while self.looked and next(iter(self.looked.values())) <= now - after_s:
+            self.looked.popitem(last=False)
+        return self.looked.get(key, now - after_s) + after_s - now
+
+    def _looks_at(self, key: PodKey) -> None:
+        self.looked[key] = self.clock.monotonic()
+        self.looked.move_to_end(key)
+
+    def _known_as(self, told: PodKey, key: PodKey) -> PodKey:
+        """Go on under the API server's uid with what was told of a Pod under another."""
+        if told == key:
+            return key
+        track = self.track(told)
+        self.forget(told)
+        known = self.track(key)
+        self._looks_at(key)
+        known.heard_at = track.heard_at
+        known.texts.extend(text for text in track.texts if text not in known.texts)
+        self.aliases[told] = key
+        return key
 
     async def saw_pod(self, key: PodKey, pod: KubeObject) -> None:
         """Act on a Pod as it is now."""
@@ -181,7 +227,7 @@ class PodReconciler:
             if is_new:
                 self.metrics.explained.labels(cause).inc()
                 self.metrics.time_to_explain.observe(now - track.seen_at)
-                log("Pod explained", pod=_title(pod), node=track.node, cause=cause)
+                log("Pod explained", pod=str(key_of(pod)), node=track.node, cause=cause)
 
     def _request(self, node: str, explanations: tuple[Explanation, ...]) -> None:
         wanted = [request for item in explanations for request in item.requests()]
@@ -209,7 +255,7 @@ class PodReconciler:
             self.metrics.restored.inc()
             waited = self.clock.monotonic() - min(track.explained.values())
             self.metrics.time_to_restore.observe(waited)
-            log("Pod restored", pod=_title(pod), node=track.node)
+            log("Pod restored", pod=str(key_of(pod)), node=track.node)
         self.forget(key)
 
     def _node_uid(self, node: str) -> str:
@@ -232,34 +278,4 @@ def _explaining(item: Explanation, node: str) -> Note:
         key=item.cause,
         cause=item.cause,
         field_path=f"spec.{spec_list}{{{container}}}" if container else "",
-    )
-
-
-def runs(pod: Mapping[str, object]) -> bool:
-    """Tell whether every container runs or has ended well."""
-    states = [
-        fields.mapping(container, "state")
-        for name in STATUS_LISTS[:2]
-        for container in fields.objects(fields.mapping(pod, "status"), name)
-    ]
-    return bool(states) and all(_is_well(state) for state in states)
-
-
-def _is_well(state: Mapping[str, object]) -> bool:
-    if fields.mapping(state, "running"):
-        return True
-    ended = fields.mapping(state, "terminated")
-    return bool(ended) and fields.integer(ended, "exitCode", 1) == 0
-
-
-def _title(pod: Mapping[str, object]) -> str:
-    meta = fields.mapping(pod, "metadata")
-    return f"{fields.text(meta, 'namespace')}/{fields.text(meta, 'name')}"
-
-
-def key_of(pod: Mapping[str, object]) -> PodKey:
-    """Return the key of a Pod."""
-    meta = fields.mapping(pod, "metadata")
-    return PodKey(
-        fields.text(meta, "namespace"), fields.text(meta, "name"), fields.text(meta, "uid")
     )

@@ -7,6 +7,7 @@ NVIDIA/mig-parted ``deployments``, NVIDIA/gpu-operator ``controllers/state_manag
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -73,10 +74,47 @@ class Ruling:
         )
 
 
+class Choice:
+    """Which of many policies select a node.
+
+    Policies are kept by a label that each of them requires, so that a thousand policies and
+    thousands of nodes are not compared each with each.
+    """
+
+    def __init__(self, policies: Iterable[Policy]) -> None:
+        self._by_label: dict[tuple[str, str], list[Policy]] = defaultdict(list)
+        self._by_key: dict[str, list[Policy]] = defaultdict(list)
+        self._others: list[Policy] = []
+        for policy in policies:
+            self._keep(policy)
+
+    def governing(self, labels: Mapping[str, str]) -> tuple[Policy, ...]:
+        """Return the policies that select a node; the first one governs, the others lose."""
+        found = list(self._others)
+        for label in labels.items():
+            found += self._by_label.get(label, ())
+            found += self._by_key.get(label[0], ())
+        chosen = (policy for policy in found if policy.selects(labels))
+        return tuple(sorted(chosen, key=lambda policy: (-policy.priority, policy.name)))
+
+    def _keep(self, policy: Policy) -> None:
+        for label in policy.selector.match_labels.items():
+            self._by_label[label].append(policy)
+            return
+        for term in policy.selector.requirements:
+            if term.operator == "In":
+                for value in set(term.values):
+                    self._by_label[term.key, value].append(policy)
+                return
+            if term.operator == "Exists":
+                self._by_key[term.key].append(policy)
+                return
+        self._others.append(policy)
+
+
 def governing(policies: Iterable[Policy], labels: Mapping[str, str]) -> tuple[Policy, ...]:
-    """Return the policies that select a node; the first one governs, the others lose."""
-    chosen = (policy for policy in policies if policy.selects(labels))
-    return tuple(sorted(chosen, key=lambda policy: (-policy.priority, policy.name)))
+    """Return the policies that select one node; see :class:`Choice` for many."""
+    return Choice(policies).governing(labels)
 
 
 def label_hold(labels: Mapping[str, str]) -> Hold | None:

@@ -20,6 +20,8 @@ from gpucdi_operator.taints import most
 REASON_ENABLED = "Enabled"
 REASON_RIGHT_MISSING = "RightMissing"
 REASON_LIMITED = "LimitReached"
+# More names than these say nothing to a person, and the schema bounds a message.
+SHOWN = 5
 
 
 @dataclass(slots=True)
@@ -87,7 +89,10 @@ def _repairs(state: BreakerStatus) -> Condition:
 
 
 def _governs(group: Group) -> Condition:
-    losers = ", ".join(sorted(group.lost_to))
+    winners = sorted(group.lost_to)
+    named = ", ".join(winners[:SHOWN])
+    if len(winners) > SHOWN:
+        named += f" and {len(winners) - SHOWN} more"
     if not group.selected:
         reason = "SelectsNoNode"
     else:
@@ -97,7 +102,7 @@ def _governs(group: Group) -> Condition:
         ConditionStatus.TRUE if group.governed else ConditionStatus.FALSE,
         reason,
         f"{group.governed} of {group.selected} selected nodes"
-        + (f"; the others are governed by {losers}" if losers else ""),
+        + (f"; the others are governed by {named}" if named else ""),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -36,8 +36,7 @@ class KeyedQueue(Generic[K]):
         self.name = name
         self._clock = clock
         self._failed = failed
-        self._ready: deque[K] = deque()
-        self._waiting: set[K] = set()
+        self._waiting: OrderedDict[K, None] = OrderedDict()
         self._working: set[K] = set()
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -69,14 +68,18 @@ class KeyedQueue(Generic[K]):
         if key in self._working:
             self._again.add(key)
         elif key not in self._waiting:
-            self._waiting.add(key)
-            self._ready.append(key)
+            self._waiting[key] = None
             self._wake.set()
 
     def discard(self, key: K) -> None:
         """Forget what is delayed for ``key`` and its failures."""
         self._due.pop(key, None)
         self._failures.pop(key, None)
+
+    def drop(self, key: K) -> None:
+        """Forget ``key`` even where it waits to be worked on now."""
+        self.discard(key)
+        self._waiting.pop(key, None)
 
     async def work(self, handle: Callable[[K], Awaitable[None]], workers: int) -> None:
         """Work with so many workers until cancelled."""
@@ -104,11 +107,10 @@ class KeyedQueue(Generic[K]):
     async def _next(self) -> K:
         while True:
             self._promote()
-            if self._ready:
-                key = self._ready.popleft()
-                self._waiting.discard(key)
+            if self._waiting:
+                key, _ = self._waiting.popitem(last=False)
                 self._working.add(key)
-                if self._ready:
+                if self._waiting:
                     self._wake.set()
                 return key
             self._wake.clear()
@@ -147,6 +149,7 @@ class KeyedQueue(Generic[K]):
                 queue=self.name,
                 key=str(key),
                 error=f"{type(error).__name__}: {error}",
+                trace=None if known else error,
             )
         if self._failed is not None:
             self._failed(self.name)

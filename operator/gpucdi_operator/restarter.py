@@ -84,6 +84,7 @@ class Restarter:
         """Forget what was known of rates: another leader may have evicted since."""
         self.warm = False
         self._rates.clear()
+        self._labels.clear()
 
     def saw_restarted(self, event: Mapping[str, object]) -> None:
         """Count an Event of an earlier leader towards the rate of its policy."""

@@ -14,6 +14,7 @@ from gpucdi.api import fields
 from gpucdi.api.names import LEASE_PREFIX
 from gpucdi_kube import Clock, KubeApi, paths
 from gpucdi_kube.clock import parse_time
+from gpucdi_operator.decide import REASON_SILENT
 from gpucdi_operator.options import Timing
 from gpucdi_operator.store import Store
 
@@ -52,6 +53,8 @@ class Silence:
                 self._saw(node, fields.mapping(lease, "spec"))
         for node in self._seen.keys() - present:
             del self._seen[node]
+        for node in self._absent_since.keys() - self.store.statuses.keys():
+            del self._absent_since[node]
         silent = {name for name in self.store.statuses if self._is_silent(name)}
         changed = silent ^ self.store.silent
         self.store.silent = silent
@@ -74,7 +77,14 @@ class Silence:
         if seen is not None:
             self._absent_since.pop(node, None)
             return now - seen.at > seen.duration_s
+        if node not in self._absent_since and self._was_silent(node):
+            # An earlier leader has waited already.
+            self._absent_since[node] = float("-inf")
         return now - self._absent_since.setdefault(node, now) > self.timing.missing_lease_s
+
+    def _was_silent(self, node: str) -> bool:
+        known = self.store.nodes.get(node)
+        return bool(known and known.condition and known.condition.reason == REASON_SILENT)
 
 
 def _age_s(moment: datetime, now: datetime) -> float:

@@ -160,3 +160,25 @@ async def test_a_fence_that_stops_a_write_is_no_failure() -> None:
     queue.add("a")
     await work_for(queue, 0.2, handle)
     assert (tried, failed) == (["a"], [])
+
+
+async def test_a_key_that_is_dropped_is_not_worked_on(queue: KeyedQueue[str]) -> None:
+    done: list[str] = []
+    ended = asyncio.Event()
+
+    async def handle(key: str) -> None:
+        done.append(key)
+        if key == "last":
+            ended.set()
+
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    queue.add("b", after_s=0.01)
+    queue.add("last", after_s=0.02)
+    queue.drop("b")
+    assert len(queue) == 2
+    working = asyncio.create_task(queue.work(handle, 1))
+    await ended.wait()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert done == ["a", "c", "last"]

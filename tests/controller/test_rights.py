@@ -24,7 +24,7 @@ from gpucdi_kube import (
     paths,
 )
 from gpucdi_kube.credentials import StaticAuthorization
-from gpucdi_kube.errors import Forbidden, Invalid
+from gpucdi_kube.errors import Forbidden
 from gpucdi_operator.app import Operator
 from gpucdi_operator.options import Options
 
@@ -239,14 +239,14 @@ async def test_an_agent_may_write_its_own_node(agent: HttpKubeApi) -> None:
 
 @pytest.mark.lab
 async def test_an_agent_may_not_create_the_object_of_another_node(agent: HttpKubeApi) -> None:
-    with pytest.raises(Invalid, match="gpucdi-agent of node gpu-a may not write"):
+    with pytest.raises(Forbidden, match="gpucdi-agent of node gpu-a may not write"):
         await agent.create(paths.STATUSES, status_object("gpu-b", spec={"nodeName": "gpu-b"}))
 
 
 @pytest.mark.lab
 async def test_an_agent_may_not_publish_for_another_node(agent: HttpKubeApi, real: RealApi) -> None:
     real.put("gpucdistatuses", status_object("gpu-b", spec={"nodeName": "gpu-b"}))
-    with pytest.raises(Invalid, match="may not write gpucdistatuses gpu-b"):
+    with pytest.raises(Forbidden, match="may not write gpucdistatuses gpu-b"):
         await agent.apply(
             paths.gpu_cdi_status_status("gpu-b"),
             status_object("gpu-b", status={"state": "Resolved"}),
@@ -257,7 +257,7 @@ async def test_an_agent_may_not_publish_for_another_node(agent: HttpKubeApi, rea
 
 @pytest.mark.lab
 async def test_an_agent_may_not_renew_the_lease_of_another_node(agent: HttpKubeApi) -> None:
-    with pytest.raises(Invalid, match="may not write leases gpucdi-agent-gpu-b"):
+    with pytest.raises(Forbidden, match="may not write leases gpucdi-agent-gpu-b"):
         await agent.apply(
             paths.agent_lease("gpu-b"), lease_object("gpu-b"), field_manager="m", force=True
         )
@@ -267,14 +267,14 @@ async def test_an_agent_may_not_renew_the_lease_of_another_node(agent: HttpKubeA
 async def test_an_agent_may_not_take_the_operators_lease(agent: HttpKubeApi) -> None:
     body = lease_object("gpu-a")
     body["metadata"] = {"name": "gpucdi-operator", "namespace": NAMESPACE}
-    with pytest.raises(Invalid, match="may not write leases gpucdi-operator"):
+    with pytest.raises(Forbidden, match="may not write leases gpucdi-operator"):
         await agent.apply(paths.lease("gpucdi-operator"), body, field_manager="m", force=True)
 
 
 @pytest.mark.lab
 async def test_an_agent_may_not_create_itself_with_repairs(agent: HttpKubeApi) -> None:
     spec = {"nodeName": "gpu-a", "repair": {"mode": "Auto"}}
-    with pytest.raises(Invalid, match="without asking itself"):
+    with pytest.raises(Forbidden, match="without asking itself"):
         await agent.create(paths.STATUSES, status_object("gpu-a", spec=spec))
 
 
@@ -292,7 +292,7 @@ async def test_a_token_that_names_no_node_is_refused(
 ) -> None:
     real.put("nodes", {"metadata": {"name": "gpu-a"}, "spec": {}})
     stolen = account_api(apiserver, token(apiserver, "gpucdi-agent"))
-    with pytest.raises(Invalid, match="names no node"):
+    with pytest.raises(Forbidden, match="names no node"):
         await stolen.create(paths.STATUSES, status_object("gpu-a", spec={"nodeName": "gpu-a"}))
     await stolen.close()
 

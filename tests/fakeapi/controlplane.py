@@ -6,6 +6,7 @@ stay as they are put: what the fake API server is compared with, and a real serv
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import subprocess
@@ -50,6 +51,31 @@ class ControlPlane:
         self.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         self.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests" / "install.yaml"))
+        self._wait_until_guarded()
+
+    def _wait_until_guarded(self) -> None:
+        """Wait for the admission policy: a server obeys a new one a moment after it was made."""
+        agent = "system:serviceaccount:gpucdi-system:gpucdi-agent"
+        body = {
+            "apiVersion": "gpucdi.io/v1alpha1",
+            "kind": "GpuCdiStatus",
+            "metadata": {"name": "n"},
+            "spec": {"nodeName": "n"},
+        }
+        command = (self.kubectl_path, f"--kubeconfig={self.kubeconfig}", f"--as={agent}", "create")
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            done = subprocess.run(
+                [*command, "--dry-run=server", "-f", "-"],
+                input=json.dumps(body),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if "names no node" in done.stderr:
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"the admission policy lets through: {done.stdout}{done.stderr}")
 
 
 @contextmanager

@@ -1,0 +1,344 @@
+"""What nobody would put into a cluster on purpose: odd objects, refused writes, wrong clocks."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.controller.conftest import Eventually, Start
+from tests.controller.scene import KIND, MESSAGE, Scene, fresh, node_status
+from tests.fakeapi.controlplane import ROOT
+from tests.fakeapi.server import FakeApi
+
+from gpucdi.api import NameRequest, write_status
+from gpucdi.api.policy import BreakerConfig, BreakerState, BreakerStatus, Policy
+from gpucdi_kube import KubeObject
+from gpucdi_kube.clock import rfc3339
+from gpucdi_operator.app import Operator
+from gpucdi_operator.breaker import step
+from gpucdi_operator.events import NAME_LIMIT, event_name
+from gpucdi_operator.nodes import (
+    KIND as KIND_PATTERN,
+)
+from gpucdi_operator.nodes import (
+    NAME_CHARACTERS,
+    REQUEST_KINDS,
+    REQUEST_NAMES,
+    merged,
+)
+from gpucdi_operator.podfacts import key_of
+from gpucdi_operator.policies import Choice, governing
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+# Requests -------------------------------------------------------------------------------------
+
+
+def some(kinds: range, names: range) -> tuple[NameRequest, ...]:
+    named = tuple(f"n{number}" for number in names)
+    return tuple(NameRequest(f"a.com/k{kind}", named) for kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("present", "more"),
+    [
+        (some(range(1), range(256)), some(range(1), range(200, 500))),
+        (some(range(1), range(256)), some(range(1), range(1, 257))),
+        (some(range(64), range(3)), some(range(60, 70), range(3))),
+        (some(range(64), range(1)), some(range(40, 104), range(1))),
+    ],
+)
+def test_asking_for_too_much_comes_to_rest(
+    present: tuple[NameRequest, ...], more: tuple[NameRequest, ...]
+) -> None:
+    asked = {item.kind: item.names[-REQUEST_NAMES:] for item in more}
+    once = merged(present, asked)
+    assert merged(once, asked) == once
+    assert len(once) <= REQUEST_KINDS
+    assert max(len(item.names) for item in once) <= REQUEST_NAMES
+    kept = {item.kind: set(item.names) for item in once}
+    assert all(set(names) <= kept[kind] for kind, names in asked.items())
+
+
+def test_what_is_asked_for_already_keeps_its_order() -> None:
+    present = some(range(3), range(5))
+    assert merged(present, {"a.com/k1": ("n2", "n0")}) == present
+
+
+def test_the_bounds_of_requests_are_those_of_the_schema() -> None:
+    crd = yaml.safe_load((ROOT / "crds" / "gpucdistatuses.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    requests = schema["properties"]["spec"]["properties"]["requests"]
+    item = requests["items"]["properties"]
+    assert requests["maxItems"] == REQUEST_KINDS
+    assert item["names"]["maxItems"] == REQUEST_NAMES
+    assert item["names"]["items"]["maxLength"] == NAME_CHARACTERS
+    for kind in ("a.com/b", "a/b", "é/x", "a.com", "a.com/b-", "a/b\n", "", f"a/{'b' * 255}"):
+        fits = re.search(item["kind"]["pattern"].replace("$", r"\Z"), kind) is not None
+        assert bool(KIND_PATTERN.fullmatch(kind)) is (fits and len(kind) <= 256)
+
+
+async def test_names_that_the_schema_refuses_do_not_hide_the_others(
+    scene: Scene, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    async with start() as operator:
+        wanted = [
+            NameRequest(KIND, ("x" * 300, "", "fits")),
+            NameRequest("no kind", ("y",)),
+            NameRequest("übel/gpu", ("z",)),
+        ]
+        assert operator.nodes.request("n1", wanted)
+        operator.node_queue.add("n1")
+        expected = [{"kind": KIND, "names": ["fits"]}]
+        await eventually(lambda: scene.spec("n1").get("requests") == expected)
+        for number in range(70):
+            operator.nodes.request("n1", some(range(number, number + 1), range(400)))
+        assert len(operator.nodes.requests["n1"]) == REQUEST_KINDS
+        assert {len(names) for names in operator.nodes.requests["n1"].values()} == {REQUEST_NAMES}
+
+
+# Policies -------------------------------------------------------------------------------------
+
+WORDS = st.sampled_from(["a", "b", "c"])
+TERM = st.fixed_dictionaries(
+    {
+        "key": WORDS,
+        "operator": st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Odd"]),
+        "values": st.lists(WORDS, max_size=2),
+    }
+)
+SELECTOR = st.fixed_dictionaries(
+    {
+        "matchLabels": st.dictionaries(WORDS, WORDS, max_size=2),
+        "matchExpressions": st.lists(TERM, max_size=3),
+    }
+)
+
+
+@given(st.lists(SELECTOR, max_size=8), st.dictionaries(WORDS, WORDS))
+def test_many_policies_choose_as_each_of_them_would(
+    selectors: list[dict[str, Any]], labels: dict[str, str]
+) -> None:
+    policies = [
+        Policy.from_json(f"p{number}", {"nodeSelector": chosen, "priority": number % 3})
+        for number, chosen in enumerate(selectors)
+    ]
+    one_by_one = [policy for policy in policies if policy.selects(labels)]
+    expected = sorted(one_by_one, key=lambda policy: (-policy.priority, policy.name))
+    assert list(Choice(policies).governing(labels)) == expected
+    assert list(governing(policies, labels)) == expected
+
+
+async def test_a_policy_that_loses_to_hundreds_still_has_a_status(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    for number in range(200):
+        zone = f"z{number}"
+        scene.node(f"n{number}", labels={"zone": zone})
+        name = f"winner-{number}-{'x' * 200}"
+        scene.policy(name, priority=1, nodeSelector={"matchLabels": {"zone": zone}})
+    scene.policy("loser")
+
+    def governs() -> dict[str, Any]:
+        status = (api.find("gpucdipolicies", "loser") or {}).get("status", {})
+        found = [item for item in status.get("conditions", ()) if item["type"] == "Governs"]
+        return found[0] if found else {}
+
+    async with start():
+        await eventually(lambda: governs().get("reason") == "SelectsNoNode" or governs())
+        await eventually(lambda: governs()["message"].endswith("and 195 more"))
+    assert governs()["status"] == "False"
+
+
+async def test_a_policy_whose_status_is_refused_stops_no_other_and_governs_all_the_same(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    for zone in ("a", "b"):
+        scene.node(f"n-{zone}", labels={"zone": zone})
+        scene.agent_says(f"n-{zone}", node_status(drifted=True))
+        scene.policy(f"policy-{zone}", nodeSelector={"matchLabels": {"zone": zone}})
+    api.faults.add(422, verbs=["apply"], plurals=["gpucdipolicies"], telling=b"policy-a")
+    async with start():
+        for zone in ("a", "b"):
+            await eventually(lambda: scene.spec(f"n-{zone}")["repair"]["mode"] == "Auto")  # noqa: B023  # waited for at once
+            await eventually(lambda: scene.condition(f"n-{zone}"))  # noqa: B023  # as above
+        await eventually(lambda: (api.find("gpucdipolicies", "policy-b") or {}).get("status"))
+
+
+async def test_a_breaker_that_cannot_be_stored_or_told_stops_repairs_and_is_told_later(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    for number in range(10):
+        scene.node(f"n{number}")
+        scene.agent_says(f"n{number}", fresh(drifted=False))
+    scene.policy("p", repair={"breaker": {"percent": 20, "minNodes": 5, "windowMinutes": 10}})
+
+    def held() -> int:
+        specs = [body["spec"]["repair"] for body in api.all("gpucdistatuses")]
+        return sum(spec.get("hold", {}).get("reason") == "BreakerOpen" for spec in specs)
+
+    async with start():
+        await eventually(lambda: scene.spec("n9")["repair"]["mode"] == "Auto")
+        stored = api.faults.add(422, verbs=["apply"], plurals=["gpucdipolicies"], telling=b"Open")
+        told = api.faults.add(500, verbs=["create"], plurals=["events"], telling=b"RepairsStopped")
+        for number in range(6):
+            scene.agent_says(f"n{number}", fresh(drifted=True))
+        await eventually(lambda: held() == 10)
+        await eventually(lambda: stored.met and told.met)
+        api.faults.clear()
+        await eventually(lambda: scene.events("RepairsStopped"))
+
+        def state() -> object:
+            status = (api.find("gpucdipolicies", "p") or {})["status"]
+            return status["breaker"]["state"]
+
+        await eventually(lambda: state() == "Open")
+    assert len(scene.events("RepairsStopped")) == 1
+
+
+@pytest.mark.parametrize("state", [item for item in BreakerState if item.value != "Closed"])
+def test_a_moment_that_a_wrong_clock_wrote_does_not_hold_the_breaker_for_ever(
+    state: BreakerState,
+) -> None:
+    ahead = BreakerStatus(state, rfc3339(NOW + timedelta(days=365)), KIND, "c", "n1", 9, "n1")
+    begun = step(ahead, BreakerConfig(), {}, NOW)
+    assert (begun.state, begun.since) == (state, rfc3339(NOW))
+    assert step(begun, BreakerConfig(), {}, NOW + timedelta(hours=2)).state is not state
+
+
+def test_clocks_that_differ_by_seconds_are_no_reason_to_begin_anew() -> None:
+    before = BreakerStatus(BreakerState.OPEN, rfc3339(NOW + timedelta(seconds=30)))
+    assert step(before, BreakerConfig(), {}, NOW) == before
+
+
+# Pods and Events --------------------------------------------------------------------------------
+
+LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+
+
+@given(st.from_regex(rf"{LABEL}(\.{LABEL})*", fullmatch=True).filter(lambda name: len(name) < 254))
+def test_an_event_has_a_valid_name_whatever_its_pod_is_called(name: str) -> None:
+    made = event_name(name, "u", "Reason", "key")
+    assert re.fullmatch(rf"{LABEL}(\.{LABEL})*", made)
+
+
+@pytest.mark.parametrize("cut", [".", "-"])
+def test_a_long_name_is_not_cut_behind_a_mark(cut: str) -> None:
+    name = f"{'a' * 235}{cut}{'b' * 17}"
+    made = event_name(name, "u", "Reason", "key")
+    assert re.fullmatch(rf"{LABEL}(\.{LABEL})*", made)
+    assert len(made) <= NAME_LIMIT
+
+
+@pytest.mark.parametrize("uid", ["", "0f0e0d0c0b0a09080706050403020100"])
+async def test_events_under_another_uid_reach_the_pod_with_one_get(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually, uid: str
+) -> None:
+    # kubelet tells of a static Pod under the hash of its file; the API server has the mirror's uid.
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    annotations = {"kubernetes.io/config.mirror": uid or "other"}
+    async with start(pod_get_s=30.0, pod_recheck_s=600.0, pod_resync_s=600.0) as operator:
+        pod = scene.failing_pod("static", "n1", event=False, annotations=annotations)
+        told = {**pod, "metadata": {**pod["metadata"], "uid": uid}}
+        for _ in range(5):
+            scene.warn(told, MESSAGE)
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+        seen = operator.metrics.events_seen.labels("true")
+        await eventually(lambda: seen._value.get() == 5)
+        await eventually(lambda: operator.pod_queue.is_idle)
+        assert operator.pods.failing == 1
+    assert len(api.requests("get", plural="pods")) == 1
+    event = scene.events("CdiDeviceUnresolvable")[0]
+    assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_an_event_of_a_pod_that_was_made_anew_is_not_about_the_new_one(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    async with start(pod_resync_s=600.0) as operator:
+        pod = scene.failing_pod("again", "n1", event=False)
+        scene.warn({**pod, "metadata": {**pod["metadata"], "uid": str(uuid.uuid4())}}, MESSAGE)
+        await eventually(lambda: api.requests("get", plural="pods"))
+        await eventually(lambda: operator.pod_queue.is_idle and not operator.pods.tracks)
+    assert scene.events("CdiDeviceUnresolvable") == []
+
+
+async def test_a_pod_that_fails_no_more_is_read_once_however_many_events_come(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    async with start(pod_get_s=600.0, pod_resync_s=600.0) as operator:
+        pod = scene.failing_pod("runs", "n1", event=False)
+        scene.pod_runs("runs")
+        seen = operator.metrics.events_seen.labels("true")
+        for number in range(1, 6):
+            scene.warn(pod, MESSAGE)
+            await eventually(lambda: seen._value.get() == number)  # noqa: B023  # waited for at once
+            await eventually(lambda: operator.pod_queue.is_idle)
+    assert len(api.requests("get", plural="pods")) == 1
+    assert scene.events_of_ours() == []
+
+
+HUGE = "ü" * 200_000
+ODD: list[object] = [None, 7, -1, True, "text", HUGE, [], [None, 7, {}], {}, {"a": [{"b": None}]}]
+
+
+async def tell_of(operator: Operator, value: object, name: str) -> None:
+    """Let the watches tell of objects that have ``value`` where something else is expected."""
+    fleet, meta = operator.fleet, {"name": name, "uid": name, "labels": value}
+    parts = ("conditions", "kinds", "findings", "repairs", "handlers", "gpus", "state", "cause")
+    selector = {"matchLabels": value, "matchExpressions": [value]}
+    entry = {"name": value, "state": value, "lastState": {"terminated": value}}
+    status = {"containerStatuses": [value, entry], "initContainerStatuses": value, "phase": value}
+    spec = {"nodeName": "n1", "containers": value}
+    pod: KubeObject = {"metadata": meta, "spec": spec, "status": status}
+    for body in ({}, {"spec": value, "status": value}, {"spec": {"taints": value}, "status": {}}):
+        fleet.saw_node({**body, "metadata": meta}, deleted=False)
+        fleet.saw_policy({**body, "metadata": meta}, deleted=False)
+        fleet.saw_status({**body, "metadata": meta}, deleted=False)
+        fleet.saw_runtime_class({"handler": value, "metadata": meta}, deleted=False)
+    reported = {"spec": {"requests": value}, "status": dict.fromkeys(parts, value)}
+    fleet.saw_status({**reported, "metadata": meta}, deleted=False)
+    chosen = {"nodeSelector": selector, "repair": value, "kinds": value, "taint": value}
+    fleet.saw_policy({"spec": chosen, "metadata": meta}, deleted=False)
+    for about in (value, dict.fromkeys(("kind", "namespace", "name", "uid"), value)):
+        for told in (value, MESSAGE):
+            fleet.saw_event({"involvedObject": about, "reason": "Failed", "message": told})
+    await operator.pods.saw_pod(key_of(pod), pod)
+
+
+async def test_odd_objects_keep_nobody_from_being_served(
+    scene: Scene, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    found = {"cause": "SpecRejected", "severity": "Error", "message": HUGE[:1000], "names": ["x"]}
+    async with start(pod_resync_s=1.0) as operator:
+        await eventually(lambda: operator.elector.is_leader)
+        for number, value in enumerate(ODD):
+            await tell_of(operator, value, f"odd-{number}")
+        status = {**write_status(node_status(drifted=True)), "findings": [found] * 5000}
+        operator.fleet.saw_status({"metadata": {"name": "odd"}, "status": status}, deleted=False)
+        scene.agent_says("n1", node_status(drifted=True))
+        scene.failing_pod("usual", "n1")
+        await eventually(lambda: scene.condition("n1"))
+        await eventually(lambda: scene.spec("n1").get("requests"))
+
+        def explained() -> bool:
+            told = scene.events("CdiDeviceUnresolvable")
+            return any(event["involvedObject"]["name"] == "usual" for event in told)
+
+        await eventually(explained)
+        failures = operator.metrics.failures.labels("fleet")._value.get()
+    assert failures == 0
