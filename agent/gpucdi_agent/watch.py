@@ -9,6 +9,7 @@ A missed event costs one period of the slow timer, never correctness.
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -145,7 +146,7 @@ class Watcher:
     problem: str = ""
     places: Places = field(default_factory=Places)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _watching: asyncio.Event = field(default_factory=asyncio.Event)
+    _lenient: bool = False
 
     def watch(self, places: Places) -> bool:
         """Watch ``places`` from now on; True when that is something else than before."""
@@ -169,6 +170,9 @@ class Watcher:
                 # A directory went between looking and watching; the next look sees what is there.
                 await asyncio.sleep(_AGAIN_SECONDS)
                 self.wake()
+            except PermissionError:
+                # Readable by its mode and still refused (SELinux): that one goes unwatched.
+                self._lenient = True
             except (OSError, RuntimeError) as error:
                 # watchfiles gives the kernel's "too many open files" as a RuntimeError of its own.
                 await asyncio.sleep(_AGAIN_SECONDS)
@@ -184,7 +188,8 @@ class Watcher:
             cause=Cause.UNDETERMINED,
             severity=Severity.WARNING,
             message=f"inotify refused, files are polled instead: {self.problem}",
-            advice="raise fs.inotify.max_user_instances and max_user_watches on this node",
+            advice="raise fs.inotify.max_user_instances and max_user_watches on this node, then "
+            "restart the agent",
             who=Who.ADMIN,
         )
         return (finding,)
@@ -196,7 +201,7 @@ class Watcher:
                 found.add(self.host.outside(path))
             except OSError:
                 continue  # a link in it was replaced since
-        return sorted(path for path in found if path.is_dir())
+        return sorted(path for path in found if path.is_dir() and os.access(path, os.R_OK))
 
     async def _follow(self, directories: list[Path]) -> None:
         from watchfiles import awatch  # noqa: PLC0415 - only the resident process pays for it
@@ -210,7 +215,8 @@ class Watcher:
             debounce=_DEBOUNCE_MS,
             force_polling=self.polling,
             poll_delay_ms=_POLL_MS,
-            ignore_permission_denied=True,
+            # It would ignore a used-up limit of watches as well, and leave the rest unwatched.
+            ignore_permission_denied=self._lenient,
         ):
             paths = {self._inside(path) for _, path in changes}
             if any(self.places.matter(path) for path in paths):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -173,3 +175,56 @@ async def test_the_same_places_are_no_change(host: HostTree) -> None:
     async with watching(host) as (watcher, _):
         assert not watcher.watch(places(host))
         assert watcher.watch(Places(frozenset({"/etc/cdi"}), frozenset({"/etc/cdi"})))
+
+
+LIMITED = """
+import asyncio, sys
+from pathlib import Path
+from gpucdi.host import HostTree
+from gpucdi_agent.watch import Places, Watcher
+
+async def main():
+    host = HostTree(sys.argv[1])
+    folders = frozenset(f"/{path.name}" for path in host.root.iterdir())
+    woken = asyncio.Event()
+    watcher = Watcher(host, woken.set)
+    watcher.watch(Places(folders, folders))
+    task = asyncio.create_task(watcher.run())
+    async with asyncio.timeout(50):
+        while not watcher.problem:
+            await asyncio.sleep(0.05)
+    # Written again and again: the first look of the poll sets what later ones compare with.
+    async with asyncio.timeout(50):
+        woken.clear()
+        number = 0
+        while not woken.is_set():
+            number += 1
+            (host.root / "h" / f"{number}.yaml").touch()
+            await asyncio.sleep(0.5)
+    task.cancel()
+    print(watcher.notices()[0].message)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("limit", ["max_inotify_watches", "max_inotify_instances"])
+def test_a_used_up_limit_is_told_and_no_folder_goes_unwatched(tmp_path: Path, limit: str) -> None:
+    for name in "abcdefgh":
+        (tmp_path / name).mkdir()
+    value = {"max_inotify_watches": 3, "max_inotify_instances": 0}[limit]
+    setting = f"/proc/sys/user/{limit}"
+    alone = ["unshare", "--user", "--map-root-user", "sh", "-c"]
+    if subprocess.run([*alone, f"echo {value} > {setting}"], check=False).returncode:
+        pytest.skip("needs user namespaces with limits of their own")
+    program = [sys.executable, "-c", LIMITED, str(tmp_path)]
+
+    done = subprocess.run(
+        [*alone, f'echo {value} > {setting}; exec "$@"', "sh", *program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "inotify refused, files are polled instead" in done.stdout, done.stderr
