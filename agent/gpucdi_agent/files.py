@@ -6,6 +6,7 @@ of write, fsync, rename. Must not know: which file is whose.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -41,6 +42,14 @@ class RealFiles:
 
     def replace(self, path: Path, content: bytes, mode: int) -> None:
         """Write beside ``path``, fsync, rename over it, fsync the directory."""
+        try:
+            self._replace(path, content, mode)
+        except OSError as error:
+            # The kernel's complaint names the temporary file, or none when the disk is full.
+            raise OSError(error.errno, error.strerror, str(path)) from error
+
+    @staticmethod
+    def _replace(path: Path, content: bytes, mode: int) -> None:
         name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{TEMPORARY_SUFFIX}"
         with _directory(path.parent) as directory:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -81,3 +90,12 @@ def _directory(path: Path) -> Iterator[int]:
 def is_temporary(name: str) -> bool:
     """Tell whether a directory entry is what an interrupted :meth:`Files.replace` leaves."""
     return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
+
+
+def message_of(error: OSError, root: Path = Path("/")) -> str:
+    """Return one line about a failed system call, with its file as the host at ``root`` has it."""
+    text = error.strerror or os.strerror(error.errno or errno.EIO)
+    name = str(error.filename or "")
+    if name.startswith("/"):
+        name = "/" + name.removeprefix(str(root)).lstrip("/")
+    return f"{name}: {text}" if name else text

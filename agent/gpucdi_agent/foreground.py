@@ -26,7 +26,7 @@ from gpucdi.host import HostTree
 from gpucdi.programs import CapturedPrograms
 from gpucdi.toolkit import rows_of
 from gpucdi_agent.commands import HostRunner
-from gpucdi_agent.files import RealFiles
+from gpucdi_agent.files import RealFiles, message_of
 from gpucdi_agent.generator import CtkGenerator
 from gpucdi_agent.inventory import find_library
 from gpucdi_agent.nvml import NvmlChild
@@ -35,7 +35,7 @@ from gpucdi_agent.passes import NodePass, PassResult, Surroundings
 from gpucdi_agent.programs import LivePrograms
 from gpucdi_agent.show import as_json, as_object, as_table, as_yaml, plan_lines
 from gpucdi_agent.state import StateStore
-from gpucdi_agent.transaction import Transaction, message_of
+from gpucdi_agent.transaction import Transaction
 from gpucdi_agent.units import SystemdUnits
 
 FINE, PROBLEMS, NOT_DONE = 0, 1, 2

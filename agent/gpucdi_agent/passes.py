@@ -15,20 +15,21 @@ from gpucdi.cdi import DEFAULT_SPEC_DIRS
 from gpucdi.findings import Cause, Finding
 from gpucdi.host import HostTree
 from gpucdi.node import Assessment, Observation, PassContext, assess, node_status, observe
-from gpucdi.node.checkpoints import this_boot
 from gpucdi.node.refresh import RefreshReading, refresh_findings, refresh_status
 from gpucdi.programs import Programs
-from gpucdi.repair import Generation, Plan, WriteFile, plan, sha256_text, wanted
+from gpucdi.repair import Generation, Plan, WriteFile, plan, wanted
 from gpucdi_agent.backoff import Backoff
+from gpucdi_agent.expected import ExpectedFiles
+from gpucdi_agent.files import message_of
 from gpucdi_agent.generator import Generator
 from gpucdi_agent.handover import complete_removal, handover
 from gpucdi_agent.holds import DISPUTED, HoldKeeper, Situation
 from gpucdi_agent.inventory import Count, take_inventory
 from gpucdi_agent.nvml import Nvml
 from gpucdi_agent.outcomes import failure, unmended
-from gpucdi_agent.state import Memory, StateStore
+from gpucdi_agent.state import StateStore
 from gpucdi_agent.stillness import stamp
-from gpucdi_agent.transaction import FAILED, Transaction, message_of
+from gpucdi_agent.transaction import FAILED, Transaction
 from gpucdi_agent.units import Units
 from gpucdi_agent.unwritable import UnwritableDirectories
 
@@ -41,7 +42,8 @@ PLACES_TRIED = 3
 class PassResult:
     """What a pass found and did. ``records`` are the file changes of this pass alone.
 
-    ``cause_before`` is the cause that the repairs of this pass were made for. ``due`` is when (monotonic) another pass may end differently though nothing on the host changed.
+    ``cause_before`` is the cause that the repairs of this pass were made for. ``due`` is when
+    (monotonic) another pass may end differently though nothing on the host changed.
     """
 
     status: NodeStatus
@@ -76,11 +78,15 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """One look at the node and what is to be done about it."""
+    """One look at the node and what is to be done about it.
+
+    ``withheld``: there is something to do, and it failed too short a while ago to be tried again.
+    """
 
     assessment: Assessment
     hold: Hold | None
     plan: Plan
+    withheld: bool = False
 
 
 class NodePass:
@@ -103,8 +109,9 @@ class NodePass:
         self._backoff = Backoff(surroundings.monotonic)
         self._unwritable = UnwritableDirectories(surroundings.host, surroundings.monotonic)
         self._history = memory.repairs if memory else ()
-        self._expected = _expected(surroundings.host, memory)
+        self._expected = ExpectedFiles.of(surroundings.host, memory)
         self._failures: dict[str, Finding] = {}
+        self._unmade: tuple[Finding, ...] = ()
 
     def run(
         self, intent: Intent, generation: int | None = None, notices: tuple[Finding, ...] = ()
@@ -124,6 +131,8 @@ class NodePass:
             observation = observe(world.host, world.programs, count.inventory, intent)
             assessment = assess(observation, world.host)
         failures = tuple(map(failure, unmended(records)))
+        # What failed is still not made while it is not tried again.
+        self._unmade = failures or (self._unmade if view.withheld else ())
         units = world.units.look() if world.units is not None else RefreshReading()
         context = PassContext(
             now=world.now(),
@@ -131,7 +140,12 @@ class NodePass:
             generation=generation,
             hold=view.hold,
             repairs=self._history,
-            extra=(*planned.refusals, *failures, *refresh_findings(units, world.host), *notices),
+            extra=(
+                *planned.refusals,
+                *self._unmade,
+                *refresh_findings(units, world.host),
+                *notices,
+            ),
             refresh=refresh_status(units, world.host) if world.units is not None else None,
         )
         self._previous = node_status(assessment, context, self._previous)
@@ -179,9 +193,15 @@ class NodePass:
         observation = observe(world.host, world.programs, count.inventory, intent)
         self._driver_roots = _driver_roots(observation)
         assessment = assess(observation, world.host)
-        self._notice_disputes()
+        changed = self._expected.changed()
+        if changed and world.holds is not None:
+            world.holds.dispute(changed)
         hold = intent.hold or self._local_hold(observation, count)
-        return _View(assessment, hold, self._plan(assessment, intent, hold))
+        planned = self._plan(assessment, intent, hold)
+        tries = intent.mode is RepairMode.AUTO and hold is None
+        if tries and planned.actions and not self._backoff.allows("apply"):
+            return _View(assessment, hold, replace(planned, actions=()), withheld=True)
+        return _View(assessment, hold, planned)
 
     def _due(self, *, still: bool) -> float | None:
         found = [self._backoff.next_due()]
@@ -213,13 +233,15 @@ class NodePass:
 
     def _trouble(self, error: OSError) -> RepairRecord:
         return RepairRecord(
-            time=self._world.now(), kind="", file="", result=FAILED, message=message_of(error)
+            time=self._world.now(),
+            kind="",
+            file="",
+            result=FAILED,
+            message=message_of(error, self._world.host.root),
         )
 
     def _take(self, records: tuple[RepairRecord, ...]) -> None:
-        for record in records:
-            if record.file:
-                self._expected[record.file] = record.after
+        self._expected.note(records)
         if records and self._world.state is not None:
             self._history = self._world.state.memory().repairs
 
@@ -237,10 +259,7 @@ class NodePass:
         generated = {item.kind: self._generate(item) for item in generations}
         unwritable = self._unwritable.current()
         planned = plan(assessment, host, generations, generated, unwritable=unwritable)
-        planned = _without_removals(planned, unwritable)
-        if planned.actions and not self._backoff.allows("apply"):
-            planned = replace(planned, actions=())
-        return planned
+        return _without_removals(planned, unwritable)
 
     def _generate(self, generation: Generation) -> bytes | Finding:
         key = f"{generation.kind} {generation.fingerprint}"
@@ -260,16 +279,6 @@ class NodePass:
             return None
         return self._world.holds.judge(Situation(self._world.host, observation, count))
 
-    def _notice_disputes(self) -> None:
-        """Count each time that somebody else has changed or removed a file of ours."""
-        for path, expected in list(self._expected.items()):
-            found = _hash(self._world.host, path)
-            if found == expected:
-                continue
-            self._expected[path] = found
-            if self._world.holds is not None:
-                self._world.holds.dispute()
-
 
 def _without_removals(planned: Plan, directories: Collection[str]) -> Plan:
     # An old file of ours that cannot be removed must not keep the new one, elsewhere, from coming.
@@ -279,22 +288,6 @@ def _without_removals(planned: Plan, directories: Collection[str]) -> Plan:
         if isinstance(action, WriteFile) or posixpath.dirname(action.path) not in directories
     )
     return replace(planned, actions=actions)
-
-
-def _expected(host: HostTree, memory: Memory | None) -> dict[str, str]:
-    """Return the hashes that our files should have; after a reboot whatever is there is right."""
-    if memory is None or memory.written is None:
-        return {}
-    if memory.boot_id != (this_boot(host).id or ""):
-        return {path: _hash(host, path) for path in memory.written}
-    return dict(memory.written)
-
-
-def _hash(host: HostTree, path: str) -> str:
-    try:
-        return sha256_text(host.read(path))
-    except OSError:
-        return ""
 
 
 def _driver_roots(observation: Observation) -> tuple[str, ...]:

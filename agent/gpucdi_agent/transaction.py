@@ -10,7 +10,6 @@ a crash needs nothing else to finish: see :meth:`Transaction.recover`.
 from __future__ import annotations
 
 import errno
-import os
 import posixpath
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from gpucdi.host import FileKind, HostTree, real_or_same
 from gpucdi.node.checkpoints import this_boot
 from gpucdi.repair import OwnFile, Plan, WriteFile, sha256_text
 from gpucdi_agent.exclusive import PATIENCE_SECONDS, BusyError, exclusive
-from gpucdi_agent.files import Files
+from gpucdi_agent.files import Files, message_of
 from gpucdi_agent.state import Journal, JournalEntry, StateStore
 from gpucdi_agent.unwritable import is_refusal
 
@@ -98,7 +97,7 @@ class Transaction:
                     self.files.remove(self.host.outside(action.path))
         except OSError as error:
             self._restore(journal, before)
-            return self._close(journal, FAILED, message_of(error))
+            return self._close(journal, FAILED, message_of(error, self.host.root))
         return self._judge(journal, before, useless)
 
     def recover(self, useless: Useless = _ignore) -> tuple[RepairRecord, ...]:
@@ -270,7 +269,7 @@ class Transaction:
                 result=FAILED,
                 before=action.before,
                 after=action.before,
-                message=message_of(error),
+                message=message_of(error, self.host.root),
             )
             for action in plan.actions
         )
@@ -310,9 +309,3 @@ class Transaction:
             return sha256_text(self.host.read(path))
         except OSError:
             return ""
-
-
-def message_of(error: OSError) -> str:
-    """Return one line about a failed system call, with its file."""
-    text = error.strerror or os.strerror(error.errno or errno.EIO)
-    return f"{error.filename}: {text}" if error.filename else text

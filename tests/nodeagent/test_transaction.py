@@ -384,3 +384,14 @@ def test_two_repairs_of_one_file_in_one_second_are_two(host: HostTree) -> None:
 
     results = [record.result for record in StateStore(host, RealFiles(), STATE).memory().repairs]
     assert results == ["Succeeded", "Removed"]
+
+
+def test_a_failed_write_names_the_file_of_the_host_and_not_the_temporary_one(
+    host: HostTree,
+) -> None:
+    # A folder in its place: the rename is what fails, after all else has been done.
+    (host.outside(STATE) / "journal.json").mkdir()
+
+    (record,) = transaction(host).apply(repair_plan(host))
+
+    assert record.message == f"{STATE}/journal.json: Is a directory"

@@ -151,6 +151,30 @@ def test_where_every_directory_refuses_it_is_said_and_not_tried_at_once_again(
     assert result.due is not None
 
 
+def test_what_was_not_made_is_said_until_it_is_tried_again(bench: Bench) -> None:
+    bench.files.refused = {STATE: errno.ENOSPC}
+    first = bench.run()
+    assert first.records
+
+    second = bench.run()
+
+    assert second.records == ()
+    assert second.status.findings == first.status.findings
+    assert [each for each in second.status.findings if "not made" in each.message]
+
+
+def test_once_it_could_be_made_nothing_is_said_of_it(bench: Bench) -> None:
+    bench.files.refused = {STATE: errno.ENOSPC}
+    bench.run()
+    bench.files.refused = {}
+    bench.seconds += REMEMBERED_SECONDS
+
+    result = bench.run()
+
+    assert result.status.state is NodeState.RESOLVED
+    assert not [each for each in result.status.findings if "not made" in each.message]
+
+
 def test_an_old_file_that_cannot_be_changed_does_not_keep_the_new_one_away(bench: Bench) -> None:
     bench.run()
     old = bench.host.read(FIRST)
