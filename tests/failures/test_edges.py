@@ -36,6 +36,20 @@ def test_a_claim_is_whole_wherever_the_edge_was(width: int) -> None:
     assert failure.names == (name,)
 
 
+@pytest.mark.parametrize("indent", ["", "      "])
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_name_within_a_list_is_whole_wherever_it_broke(cut: int, indent: str) -> None:
+    device = "0000:af:25.0"
+    torn = f"{device[:cut]}\n{indent}{device[cut:]}"
+    (failure,) = extract(f"{INJECT}a.b/c=1, a.b/c={torn}, a.b/c=2: unknown")
+    assert failure.names == ("a.b/c=1", f"a.b/c={device}", "a.b/c=2")
+
+
+def test_a_name_that_broke_before_a_sign_is_whole_at_the_end() -> None:
+    (failure,) = extract(f"{INJECT}a.b/c=claim-7\n    -gpu-3\n")
+    assert failure.names == ("a.b/c=claim-7-gpu-3",)
+
+
 @pytest.mark.parametrize(
     "following",
     [
@@ -43,6 +57,9 @@ def test_a_claim_is_whole_wherever_the_edge_was(width: int) -> None:
         "E1109 00:34:53.1    1 a.go:1] the next record of the same log, as long as the line above",
         'time="2026-11-09T00:34:53Z" level=info msg="the next record"',
         "b",
+        "- another item of a list",
+        "--device nvidia.com/gpu=all",
+        "second, third",
         "",
         "_",
         ".",

@@ -33,7 +33,10 @@ _BLANK = re.compile(r"[ \n]+")
 # `…, management.nvidia.com/` at the very end of a text.
 _UNFINISHED = re.compile(r"[A-Za-z0-9_./-]*\s*")
 _WRAPPED_UUID = re.compile(rf"(?:\n|  )({UUID.pattern})")
-
+# Behind a name comes a comma or the end, so what a comma follows is the rest of a torn one.
+_TORN_IN_LIST = re.compile(r"(?:\n|  )([A-Za-z0-9_.:-]{0,63}[A-Za-z0-9])(,\s{1,2})")
+# No line begins with these signs and a letter but the rest of a torn word.
+_TORN_AT_SIGN = re.compile(r"\n([-_.:][A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?)()(?![/=])")
 
 # What a person or a program puts where it left something out.
 _ELLIPSIS = re.compile(r"…|\.{3,}")
@@ -153,6 +156,9 @@ def _with_value(text: str, kind: str, behind: int) -> _Item:
         return _Item(f"{kind}={value[: gap.start()]}", end, elided=True)
     if (left_out := _BEHIND.match(text, end)) is not None:
         return _Item(f"{kind}={value}", left_out.end(), elided=True)
+    torn = _TORN_IN_LIST.match(text, end) or _TORN_AT_SIGN.match(text, end)
+    if torn is not None and (not torn.group(2) or text.startswith(f"{kind}=", torn.end())):
+        return _Item(f"{kind}={value}{torn.group(1)}", torn.end(1))
     stripped = value.rstrip(_TRAILING)
     return _Item(f"{kind}={stripped}", end - (len(value) - len(stripped)))
 
