@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,16 @@ from pathlib import Path
 import pytest
 from tests.trees import c00
 
-from gpucdi.api import GpuStatus, Hold, Intent, NodeState, RepairMode
+from gpucdi.api import (
+    GpuDevice,
+    GpuStatus,
+    Hold,
+    Intent,
+    MigDevice,
+    NodeState,
+    RepairMode,
+    write_status,
+)
 from gpucdi.findings import Cause, Finding, Severity
 from gpucdi.host import HostTree
 from gpucdi.node.refresh import RefreshReading, UnitReading
@@ -488,3 +498,65 @@ def test_a_none_device_on_request_resolves(bench: Bench) -> None:
 
     assert result.status.state is NodeState.RESOLVED
     assert b"name: none" in bench.host.read(OWN)
+
+
+INSTANCES = GpuStatus(
+    source="nvml",
+    driver="570.86.15",
+    devices=tuple(
+        GpuDevice(
+            uuid=f"GPU-{gpu:08x}-1111-2222-3333-444444444444",
+            index=gpu,
+            minor=gpu,
+            pci=f"0000:{gpu:02x}:00.0",
+            model="NVIDIA A100-SXM4-80GB",
+            mig_enabled=True,
+            mig=tuple(
+                MigDevice(
+                    uuid=f"MIG-{gpu:08x}-{slot:04x}-5555-6666-777777777777",
+                    index=slot,
+                    gpu_instance=slot + 7,
+                    compute_instance=0,
+                )
+                for slot in range(7)
+            ),
+        )
+        for gpu in range(16)
+    ),
+)
+EVERY_INSTANCE = tuple(
+    name
+    for gpu in INSTANCES.devices
+    for mig in gpu.mig
+    for name in (mig.uuid, f"{gpu.index}:{mig.index}")
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "generated"),
+    [
+        (RepairMode.OBSERVE, ()),
+        (RepairMode.AUTO, ("all",)),
+        (RepairMode.AUTO, (*EVERY_INSTANCE, "all")),
+    ],
+    ids=["all are missing", "none can be made", "all are made"],
+)
+def test_sixteen_gpus_with_seven_instances_each_fit_into_32_kib(
+    bench: Bench, mode: RepairMode, generated: tuple[str, ...]
+) -> None:
+    bench.nvml.gpus = INSTANCES
+    if generated:
+        bench.generator.answer = c00.generated(generated)
+
+    for _ in range(3):
+        status = bench.run(Intent(mode=mode)).status
+
+    written = write_status(status)
+    print(len(json.dumps(written)), len(status.findings))
+    assert len(json.dumps(written)) <= 32 * 1024
+    summary = written["summary"]
+    assert isinstance(summary, dict)
+    assert (summary["gpus"], summary["migInstances"]) == (16, 16 * 7)
+    (kind,) = (kind for kind in status.kinds if kind.kind == c00.MANAGEMENT)
+    assert kind.expected >= len(EVERY_INSTANCE)
+    assert kind.missing.count == (0 if EVERY_INSTANCE[0] in generated else kind.expected - 1)
