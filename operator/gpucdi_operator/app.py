@@ -46,7 +46,6 @@ from gpucdi_operator.taints import Tainter
 
 BEAT_S = 5.0
 STUCK_S = 60.0
-RETRY_S = 5.0
 STOP_S = 5.0
 USER_AGENT = "gpucdi-operator"
 
@@ -208,7 +207,7 @@ class Operator:
 
     async def _once(self, action: Callable[[], Awaitable[None]]) -> None:
         while not await self._tried(action):
-            await self.clock.sleep(RETRY_S)
+            await self.clock.sleep(self.options.timing.retry_s)
 
     async def _every(
         self, seconds: float, action: Callable[[], Awaitable[None]], *, first: bool = True

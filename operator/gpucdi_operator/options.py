@@ -22,6 +22,8 @@ class Timing:
     missing_lease_s: float = 180.0
     # Policies look at the fleet at each change, and this often for the passing of time.
     governor_s: float = 10.0
+    # A loop over the fleet that was refused, or failed, is tried again after this.
+    retry_s: float = 5.0
     # Everything is listed again, against deletions that a re-list after 410 hides.
     resync_s: float = 600.0
     # Pods of drifted nodes are listed: kubelet's Events go silent after a few minutes of failing.

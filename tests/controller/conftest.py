@@ -35,6 +35,7 @@ QUICK = Timing(
     pod_get_s=0.3,
     pod_recheck_s=0.3,
     governor_s=0.5,
+    retry_s=0.5,
 )
 
 

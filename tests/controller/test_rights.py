@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.controller.conftest import QUICK, Eventually
 from tests.controller.scene import Scene, fresh, node_status
 from tests.fakeapi.controlplane import ROOT, ControlPlane
@@ -427,3 +430,108 @@ async def test_the_agent_needs_every_right_that_it_has_and_no_other(
         await asyncio.gather(*tasks, return_exceptions=True)
         await client.close()
     assert [entry for entry in api.log if entry.code == 403] == []
+
+
+# What a missing right looks like: each is refused once, which names it, and given afterwards ----
+
+
+@pytest.fixture
+def missed(api: FakeApi, guarded: set[tuple[str, str, str]]) -> set[tuple[str, str, str]]:
+    """Refuse the first use of each right; return the rights that were refused so."""
+    refused: set[tuple[str, str, str]] = set()
+    granted = api.authorizer
+    assert granted is not None
+    assert not guarded
+
+    def allowed(user: str, target: Target) -> bool:
+        if granted(user, target) and right(target) in refused:
+            return True
+        refused.add(right(target))
+        return False
+
+    api.authorizer = allowed
+    return refused
+
+
+async def test_without_any_one_right_the_operator_is_refused_and_goes_on_once_it_has_it(
+    api: FakeApi, scene: Scene, missed: set[tuple[str, str, str]], eventually: Eventually
+) -> None:
+    names = [f"gpu-{number}" for number in range(4)]
+    scene.policy("p")
+    for name in names:
+        scene.node(name)
+        scene.agent_says(name, node_status(drifted=True))
+        scene.failing_pod(f"fails-{name}", name)
+        scene.failing_pod(f"runs-{name}", name, event=False)
+        scene.pod_runs(f"runs-{name}")
+    timing = replace(QUICK, event_refresh_s=0.5, pod_resync_s=1.0, resync_s=1.0)
+    credentials = Credentials(api.url, StaticAuthorization("Bearer gpucdi-operator"))
+    operator = Operator(Options(http="127.0.0.1:0", timing=timing), credentials)
+    running = asyncio.create_task(operator.run())
+    try:
+        await eventually(lambda: missed >= granted_to("gpucdi-operator"))
+        await eventually(lambda: all(scene.condition(name) for name in names))
+        await eventually(lambda: all(scene.spec(name).get("requests") for name in names))
+        await eventually(lambda: len(scene.events("CdiDeviceUnresolvable")) == len(names))
+    finally:
+        operator.stop()
+        await asyncio.wait_for(running, 120)
+    assert missed == granted_to("gpucdi-operator")
+    assert len([entry for entry in api.log if entry.code == 403]) == len(missed)
+
+
+async def test_without_any_one_right_the_agent_is_refused_and_goes_on_once_it_has_it(
+    api: FakeApi, scene: Scene, missed: set[tuple[str, str, str]], eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    clock = SystemClock()
+    client = HttpKubeApi(Credentials(api.url, StaticAuthorization("Bearer gpucdi-agent")))
+    publisher = Publisher(client, "gpu-17", clock, Path("/nonexistent"))
+    watch = IntentWatch(client, "gpu-17", clock, publisher, lambda _intent, _generation: None)
+    lease = LeaseKeeper(client, "gpu-17", clock, lambda: True)
+    publisher.show(node_status(drifted=True))
+    tasks = [asyncio.create_task(part.run()) for part in (publisher, watch, lease)]
+    # An apply that makes the object needs it as well; the fake asks for the other verb alone.
+    expected = granted_to("gpucdi-agent") - {("coordination.k8s.io", "leases", "create")}
+    try:
+        await eventually(lambda: missed >= expected)
+        await eventually(lambda: (api.find("gpucdistatuses", "gpu-17") or {}).get("status"))
+        await eventually(lambda: api.find("leases", "gpucdi-agent-gpu-17", NAMESPACE))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+    assert missed == expected
+
+
+@pytest.mark.lab
+def test_a_real_server_takes_the_operators_pod_where_only_restricted_ones_may_run(
+    apiserver: ControlPlane,
+) -> None:
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": "only-restricted",
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+        },
+    }
+    pods: dict[str, dict[str, Any]] = {}
+    for item in yaml.safe_load_all(MANIFEST.read_text()):
+        if item["kind"] in {"Deployment", "DaemonSet"}:
+            name = item["metadata"]["name"]
+            template = item["spec"]["template"]
+            meta = {**template["metadata"], "name": name, "namespace": "only-restricted"}
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+            pods[name] = {**body, "spec": template["spec"]}
+    create = ("create", "--dry-run=server", "-f", "-")
+    apiserver.kubectl("create", "-f", "-", stdin=json.dumps(namespace))
+    try:
+        made = apiserver.kubectl(*create, stdin=json.dumps(pods["gpucdi-operator"]))
+        assert "pod/gpucdi-operator created" in made
+        # That the server judges at all is seen from the agent, which needs the host.
+        with pytest.raises(AssertionError, match="violates PodSecurity"):
+            apiserver.kubectl(*create, stdin=json.dumps(pods["gpucdi-agent"]))
+    finally:
+        apiserver.kubectl("delete", "namespace", "only-restricted", "--wait=false")
