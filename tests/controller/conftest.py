@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 import pytest
 from tests.controller.scene import Scene
+from tests.fakeapi.controlplane import ControlPlane
+from tests.fakeapi.realapi import RealApi
 from tests.fakeapi.server import FakeApi, serving
 
 from gpucdi_kube import Clock, Credentials
@@ -53,6 +55,14 @@ WATCHED = ("nodes", "gpucdistatuses", "gpucdipolicies", "events", "runtimeclasse
 async def api() -> AsyncIterator[FakeApi]:
     async with serving() as served:
         yield served
+
+
+@pytest.fixture
+def real(apiserver: ControlPlane) -> Iterator[RealApi]:
+    """Return the outside view of the real API server; what is put there goes afterwards."""
+    made = RealApi(apiserver)
+    yield made
+    made.clean()
 
 
 @pytest.fixture

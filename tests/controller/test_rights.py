@@ -37,13 +37,6 @@ OPTIONAL = ROOT / "manifests" / "samples" / "optional-rights.yaml"
 NAMESPACE = "gpucdi-system"
 
 
-@pytest.fixture
-def real(apiserver: ControlPlane) -> Iterator[RealApi]:
-    made = RealApi(apiserver)
-    yield made
-    made.clean()
-
-
 def token(plane: ControlPlane, account: str, pod: str = "") -> str:
     bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}") if pod else ()
     return plane.kubectl("create", "token", account, "-n", NAMESPACE, *bound).strip()

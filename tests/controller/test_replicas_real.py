@@ -1,0 +1,112 @@
+"""Two operator processes on a real API server: one is paused, the other killed, nothing is told twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.controller.conftest import Eventually
+from tests.controller.scene import Scene, node_status
+from tests.fakeapi.controlplane import ControlPlane
+from tests.fakeapi.realapi import RealApi
+
+NAMESPACE = "gpucdi-system"
+PODS = 50
+Replica = asyncio.subprocess.Process
+Spawn = Callable[[str], Awaitable[Replica]]
+
+
+def kubeconfig(plane: ControlPlane) -> str:
+    """Return what a Pod of the operator would have: its service account and nothing else."""
+    token = plane.kubectl("create", "token", "gpucdi-operator", "-n", NAMESPACE).strip()
+    cluster = {"server": plane.url, "certificate-authority": str(plane.ca_file)}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    return yaml.safe_dump(body)
+
+
+@pytest.fixture
+async def spawn(apiserver: ControlPlane, real: RealApi, tmp_path: Path) -> AsyncIterator[Spawn]:
+    """Start replicas with the shipped rights, and end them."""
+    started: list[Replica] = []
+    config = tmp_path / "kubeconfig"
+    await asyncio.to_thread(config.write_text, kubeconfig(apiserver))
+
+    async def run(identity: str) -> Replica:
+        log = (tmp_path / f"{identity}.log").open("wb")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gpucdi_operator", "run", "--identity", identity),
+            *("--kubeconfig", str(config), "--http", "127.0.0.1:0"),
+            stderr=log,
+        )
+        log.close()
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.returncode is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        await process.wait()
+    real.remove("leases", "gpucdi-operator", NAMESPACE)
+
+
+@pytest.mark.lab
+async def test_a_paused_and_a_killed_leader_leave_each_pod_told_once_on_a_real_server(
+    real: RealApi, spawn: Spawn, eventually: Eventually, tmp_path: Path
+) -> None:
+    def leader() -> str:
+        lease = real.find("leases", "gpucdi-operator", NAMESPACE) or {"spec": {}}
+        return str(lease["spec"].get("holderIdentity", ""))
+
+    def logged(identity: str, message: str) -> bool:
+        return f'"{message}"' in (tmp_path / f"{identity}.log").read_text()
+
+    scene = Scene(real)
+    scene.runtime_class()
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    first = await spawn("replica-1")
+    await eventually(lambda: leader() == "replica-1" and logged("replica-1", "ready"))
+    second = await spawn("replica-2")
+    await eventually(lambda: logged("replica-2", "ready"))
+
+    for number in range(PODS):
+        scene.failing_pod(f"pod-{number}", "gpu-17")
+        if number == PODS // 2:
+            await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+            os.kill(first.pid, signal.SIGSTOP)
+    await eventually(lambda: leader() == "replica-2")
+    await eventually(lambda: len(scene.events("CdiDeviceUnresolvable")) == PODS)
+    os.kill(first.pid, signal.SIGCONT)
+    await eventually(lambda: logged("replica-1", "no longer leading"))
+
+    scene.agent_says("gpu-17", node_status(drifted=False))
+    for number in range(PODS):
+        scene.pod_runs(f"pod-{number}")
+    await eventually(lambda: scene.events("CdiDeviceRestored"))
+    second.kill()
+    await eventually(lambda: leader() == "replica-1")
+    await eventually(lambda: len(scene.events("CdiDeviceRestored")) >= PODS)
+    first.terminate()
+    assert await asyncio.wait_for(first.wait(), 120) == 0
+    told = Counter(
+        (event["involvedObject"]["uid"], event["reason"]) for event in scene.events_of_ours()
+    )
+    assert len(told) == 2 * PODS
+    assert set(told.values()) == {1}
+    assert all("series" not in event for event in scene.events_of_ours())
