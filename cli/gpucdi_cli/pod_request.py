@@ -87,7 +87,10 @@ def _container(
     own = tuple(_environment(container))
     # What the caller adds comes last, and so wins over what HAMi's device plugin hands over.
     allocated = (f"{DEVICES}={share}",) if share else ()
-    has_own = any(entry.startswith(f"{DEVICES}=") for entry in own)
+    wished = [entry for entry in own if entry.startswith(f"{DEVICES}=")]
+    has_own = bool(wished)
+    # These two say that no device is wanted; `none` is a name like any other.
+    asks_itself = has_own and wished[-1].partition("=")[2] not in {"", "void"}
     mounts = tuple(_mounts(pod, container))
     return NamedContainer(
         name=fields.text(container, "name"),
@@ -99,17 +102,19 @@ def _container(
             mounts=mounts,
             privileged=_privileged(container),
         ),
-        origin=_origin(share, added, has_own=has_own, mounts=mounts),
+        origin=_origin(share, added, asks_itself=asks_itself, mounts=mounts),
         unseen="" if added.asks or share else _unseen(container, has_own=has_own),
     )
 
 
-def _origin(share: str, added: Added, *, has_own: bool, mounts: tuple[RequestMount, ...]) -> str:
+def _origin(
+    share: str, added: Added, *, asks_itself: bool, mounts: tuple[RequestMount, ...]
+) -> str:
     if added.asks:
         return added.flags
     if share:
         return f"HAMi, by the annotation {HAMI_ALLOCATED}"
-    if has_own:
+    if asks_itself:
         return "the container's env"
     return "the container's volume mounts" if any(map(_asks, mounts)) else ""
 

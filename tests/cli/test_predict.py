@@ -289,3 +289,12 @@ def test_an_engine_that_the_node_lacks_is_answered_with_those_there_are(
     file = str(c00 / "pod.yaml")
     ran = run("predict", "-f", file, "--root", str(c00), "--engine", "cri-o")
     assert (ran.code, "there are: containerd" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("value", ["void", ""])
+def test_a_container_that_wants_no_device_is_fine_without_one(
+    run: Run, c00: Path, tmp_path: Path, value: str
+) -> None:
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]
+    found = predicted(run, c00, pod=changed_pod(c00, tmp_path, env=env))
+    assert (found["outcome"], found["origin"], found["code"]) == ("starts without GPU", None, 0)
