@@ -3,7 +3,9 @@
 Owns: how long a reading is good for and what ends it early. Must not know: what a reading says.
 
 Spec files often change in bursts, and each question to NVML costs a process; what a spec file says
-has no influence on the answer.
+has no influence on the answer. Yet the answer is not kept for longer, although the child's start is
+most of what a pass costs: whoever changes a MIG layout writes the spec files next, often without a
+change among the driver's files, and that pass must not judge the new names by the old layout.
 """
 
 from __future__ import annotations
