@@ -9,6 +9,8 @@ v1.12.0 to v1.20.2 (when each flag came), ``CHANGELOG.md``.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -214,7 +216,9 @@ def _too_old(generation: Generation, program: str) -> Finding:
 
 
 def _failed(generation: Generation, program: str, result: CommandResult) -> Finding:
-    missing = result.ending is Ending.NOT_STARTED
+    # Any other reason (no file descriptor left, no memory) says nothing of the program.
+    not_there = result.problem == os.strerror(errno.ENOENT)
+    missing = result.ending is Ending.NOT_STARTED and not_there
     return Finding(
         cause=Cause.GENERATOR_MISSING if missing else Cause.GENERATOR_FAILED,
         severity=Severity.ERROR,

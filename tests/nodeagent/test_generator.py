@@ -157,7 +157,9 @@ def test_no_program_is_a_finding() -> None:
 
 
 def test_a_program_that_does_not_start_is_missing_with_its_path() -> None:
-    runner = GivenRunner(lambda _: CommandResult(Ending.NOT_STARTED, problem="No such file"))
+    runner = GivenRunner(
+        lambda _: CommandResult(Ending.NOT_STARTED, problem="No such file or directory")
+    )
 
     made = CtkGenerator(runner).generate(WANTED)
 
@@ -168,6 +170,7 @@ def test_a_program_that_does_not_start_is_missing_with_its_path() -> None:
 @pytest.mark.parametrize(
     ("result", "told"),
     [
+        (CommandResult(Ending.NOT_STARTED, problem="Too many open files"), "Too many open files"),
         (CommandResult(Ending.TIMED_OUT, seconds=60.0), "no end within 60 s"),
         (CommandResult(Ending.TOO_MUCH_OUTPUT), "more output"),
         (CommandResult(Ending.EXITED, 0), "no spec on standard output"),
