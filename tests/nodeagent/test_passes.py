@@ -183,6 +183,15 @@ def test_off_removes_exactly_our_files(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("gone", ["etc/containerd", "usr/local/nvidia"])
+def test_a_removal_that_was_asked_for_is_a_repair_that_succeeded(bench: Bench) -> None:
+    bench.run()
+
+    result = bench.run(Intent(mode=RepairMode.OFF))
+
+    (told,) = (item for item in result.status.conditions if item.type == "RepairSucceeded")
+    assert (told.status.value, told.reason) == ("True", "Removed")
+
+
 def test_off_removes_our_files_even_where_nobody_reads_them_any_more(
     bench: Bench, gone: str
 ) -> None:

@@ -26,6 +26,8 @@ from gpucdi.node.observation import TOOLKIT, native_dirs
 from gpucdi.toolkit import HandlerRuntime
 
 _MESSAGE_NAMES = 3
+# A file of ours that was taken away as planned is a success too.
+_DONE = frozenset({"Succeeded", "Removed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def _conditions(
         built.append(
             Condition(
                 names.CONDITION_REPAIR_SUCCEEDED,
-                ConditionStatus.TRUE if last.result == "Succeeded" else ConditionStatus.FALSE,
+                ConditionStatus.TRUE if last.result in _DONE else ConditionStatus.FALSE,
                 last.result,
                 f"{last.kind}: {last.message or last.file}",
             )
