@@ -12,10 +12,10 @@ from tests.lab import hardware, incident
 from tests.lab.fixtures import MakeNode
 from tests.lab.node import Node
 from tests.lab.programs import TOOLKIT_VERSIONS, ProgramMissingError
-from tests.lab.toolkits import MANAGEMENT_KIND, OperatorToolkit
+from tests.lab.toolkits import MANAGEMENT_KIND, OperatorToolkit, PackageToolkit
 from tests.nodeagent import resident
 
-from gpucdi.api import NodeState, RepairMode
+from gpucdi.api import Intent, NodeState, RepairMode
 from gpucdi.findings import Cause
 
 pytestmark = pytest.mark.lab
@@ -261,3 +261,27 @@ def test_a_lost_gpu_does_not_take_the_names_of_the_others_away(make_node: MakeNo
 
     assert f"{MANAGEMENT_KIND}={hardware.UUID_0}" in names_in_registry(node)
     assert Cause.GPU_LOST in {finding.cause for finding in resident.inspect(node).findings}
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("version", ["1.17.4", "1.20.2"])
+def test_without_a_handler_of_nvidias_the_hosts_own_nvidia_ctk_generates(
+    make_node: MakeNode, version: str
+) -> None:
+    try:
+        described = resident.incident_node()
+        plain = {incident.CONTAINERD_CONFIG: described.files[incident.CONTAINERD_CONFIG]}
+        node = make_node(replace(described, toolkits=[PackageToolkit(version)], files=plain))
+    except ProgramMissingError as missing:
+        pytest.skip(str(missing))
+    wanted = Intent(node_name="lab", mode=RepairMode.AUTO, extra_kinds=("nvidia.com/gpu",))
+    resident.remember(node, wanted)
+    with resident.JsonLog() as log:
+        agent = node.popen([*resident.RUN], stderr=log.file)
+        resident.until(lambda: log.find("status changed", state="Resolved"), 60)
+        agent.terminate()
+        assert agent.wait(60) == 0
+
+    listed = node.run(["/usr/bin/nvidia-ctk", "cdi", "list"], check=True).stdout.split()
+    names = {"0", "1", hardware.UUID_0, hardware.UUID_1, "all"}
+    assert {f"nvidia.com/gpu={name}" for name in names} <= set(listed)
