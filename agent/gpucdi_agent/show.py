@@ -103,7 +103,8 @@ def _handler_row(handler: HandlerStatus) -> tuple[str, ...]:
         handler.name + (" *" if handler.is_default else ""),
         handler.engine,
         handler.mode or "-",
-        handler.default_kind or "-",
+        # Only this mode turns a name into one of a spec file; elsewhere the setting means nothing.
+        handler.default_kind if handler.mode == "cdi" and handler.default_kind else "-",
         handler.toolkit or "-",
         handler.binary or "-",
         handler.config or "-",
