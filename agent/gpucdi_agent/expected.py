@@ -12,7 +12,7 @@ from gpucdi.api import RepairRecord
 from gpucdi.host import HostTree
 from gpucdi.node.checkpoints import this_boot
 from gpucdi.repair import sha256_text
-from gpucdi_agent.state import Memory
+from gpucdi_agent.state import Memory, StateStore
 
 
 @dataclass(slots=True)
@@ -40,15 +40,21 @@ class ExpectedFiles:
             if record.file:
                 self.hashes[record.file] = record.after
 
-    def changed(self) -> int:
-        """Count the files that somebody else has changed or removed since the last look."""
-        count = 0
-        for path, expected in list(self.hashes.items()):
+    def changed(self, state: StateStore | None) -> int:
+        """Count the files that somebody else has changed or removed since the last look.
+
+        What another gpucdi-agent of this node has done stands in the history that ``state`` has.
+        """
+        moved: dict[str, str] = {}
+        for path, expected in self.hashes.items():
             found = _hash(self.host, path)
             if found != expected:
-                self.hashes[path] = found
-                count += 1
-        return count
+                moved[path] = found
+        if not moved:
+            return 0
+        self.hashes |= moved
+        written = (state.memory().written if state is not None else None) or {}
+        return sum(written.get(path, "") != found for path, found in moved.items())
 
 
 def _hash(host: HostTree, path: str) -> str:

@@ -193,7 +193,7 @@ class NodePass:
         observation = observe(world.host, world.programs, count.inventory, intent)
         self._driver_roots = _driver_roots(observation)
         assessment = assess(observation, world.host)
-        changed = self._expected.changed()
+        changed = self._expected.changed(world.state)
         if changed and world.holds is not None:
             world.holds.dispute(changed)
         hold = intent.hold or self._local_hold(observation, count)

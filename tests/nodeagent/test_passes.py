@@ -451,6 +451,20 @@ def test_somebody_who_disagrees_four_times_in_ten_minutes_wins(
     assert bench.run().status.state is NodeState.RESOLVED
 
 
+def test_what_another_agent_of_the_node_does_is_no_dispute(bench: Bench) -> None:
+    # As `gpucdi-agent revert` and `repair` of a person beside the resident agent.
+    person = Bench(bench.host)
+    for _ in range(5):
+        assert bench.run().status.state is NodeState.RESOLVED
+        person.seconds = bench.seconds
+        assert person.run(Intent(mode=RepairMode.OFF)).records
+
+    result = bench.run()
+
+    assert result.records
+    assert result.status.hold is None
+
+
 def test_a_restart_goes_on_where_the_last_process_ended(bench: Bench) -> None:
     first = bench.run()
     bench.restart()
