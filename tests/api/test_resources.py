@@ -138,6 +138,20 @@ def test_the_status_of_the_largest_node_stays_below_32_kilobytes() -> None:
     assert len(json.dumps(write_status(status))) < 32 * 1024
 
 
+def test_many_long_findings_are_cut_by_size_and_counted() -> None:
+    many = tuple(
+        Finding(Cause.SPEC_REJECTED, Severity.ERROR, f"{n}" + "m" * 900, "a" * 300)
+        for n in range(30)
+    )
+
+    written = write_status(NodeStatus(findings=many))
+
+    assert len(json.dumps(written)) < 12 * 1024
+    again = read_status(written).findings
+    assert again[:-1] == many[: len(again) - 1]
+    assert again[-1].message == f"{len(many) - len(again) + 1} more findings are left out here"
+
+
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     old = Condition("Resolvable", ConditionStatus.FALSE, "A", "", "then")
     same = Condition("Resolvable", ConditionStatus.FALSE, "B")

@@ -577,6 +577,11 @@ def test_sixteen_gpus_with_seven_instances_each_fit_into_32_kib(
     written = write_status(status)
     print(len(json.dumps(written)), len(status.findings))
     assert len(json.dumps(written)) <= 32 * 1024
+    findings = written["findings"]
+    assert isinstance(findings, list)
+    if len(findings) < len(status.findings):
+        left_out = len(status.findings) - len(findings) + 1
+        assert f"{left_out} more findings" in str(findings[-1])
     summary = written["summary"]
     assert isinstance(summary, dict)
     assert (summary["gpus"], summary["migInstances"]) == (16, 16 * 7)

@@ -9,6 +9,7 @@ beside them, so that a node with 16 GPUs of 7 MIG instances stays below 32 KB.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 
 from gpucdi.api import fields
@@ -39,6 +40,8 @@ from gpucdi.findings import Cause, Finding, Severity, Who
 
 NAMES_SHOWN = 16
 FINDINGS_SHOWN = 24
+# With 16 GPUs of 7 instances the rest takes 18 KiB of the 32 that an object should have at most.
+FINDINGS_LIMIT_BYTES = 10 * 1024
 REPAIRS_SHOWN = 10
 ENGINES_SHOWN = 8
 TEXT_LIMIT = 960
@@ -90,7 +93,7 @@ def write_status(status: NodeStatus) -> dict[str, Json]:
         handlers=[write_handler(handler) for handler in status.handlers],
         kinds=[_write_kind(kind) for kind in status.kinds],
         refresh=write_refresh(status.refresh),
-        findings=[_write_finding(finding) for finding in status.findings[:FINDINGS_SHOWN]],
+        findings=_write_findings(status.findings),
         repairs=[_write_repair(repair) for repair in status.repairs[-REPAIRS_SHOWN:]],
         conditions=[condition.to_json() for condition in status.conditions],
     )
@@ -192,6 +195,32 @@ def _read_finding(source: Mapping[str, object]) -> Finding:
         key=fields.optional_text(source, "key"),
         kind=fields.optional_text(source, "kind"),
         names=fields.texts(source, "names"),
+    )
+
+
+def _write_findings(findings: tuple[Finding, ...]) -> list[Json]:
+    """Write the first findings, the worst being first, and how many more there are."""
+    written: list[Json] = []
+    size_bytes = 0
+    for finding in findings[:FINDINGS_SHOWN]:
+        item = _write_finding(finding)
+        size_bytes += len(json.dumps(item))
+        if written and size_bytes > FINDINGS_LIMIT_BYTES:
+            break
+        written.append(item)
+    left_out = len(findings) - len(written)
+    if left_out:
+        written.append(_write_finding(_more(left_out)))
+    return written
+
+
+def _more(count: int) -> Finding:
+    return Finding(
+        cause=Cause.UNDETERMINED,
+        severity=Severity.INFO,
+        message=f"{count} more findings are left out here",
+        advice="see all of them in the agent's log",
+        who=Who.ADMIN,
     )
 
 
