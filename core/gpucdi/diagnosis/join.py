@@ -10,6 +10,7 @@ from gpucdi.api import NodeStatus
 from gpucdi.diagnosis import siblings, silent, unresolvable
 from gpucdi.diagnosis.advice import advise, warn
 from gpucdi.diagnosis.advice.kinds import foreign
+from gpucdi.diagnosis.by_design import TEXT_ONLY
 from gpucdi.diagnosis.case import AUTOMATIC_VENDOR, Case
 from gpucdi.diagnosis.model import Confidence, Diagnosis, Evidence, Verdict
 from gpucdi.failures import Failure, PodView, RequesterName, Stage, Symptom
@@ -126,7 +127,7 @@ def _joined(case: Case, verdict: Verdict) -> Diagnosis:
         near_miss=verdict.near_miss,
         advice=advise(case, verdict, repairable=repairable),
         repairable=repairable,
-        not_seen=tuple(dict.fromkeys((*verdict.not_seen, *_not_seen(case)))),
+        not_seen=tuple(dict.fromkeys((*_unseen_by(verdict, case), *_not_seen(case)))),
         warnings=warn(case, verdict),
         resolved_now=verdict.resolved_now,
     )
@@ -231,6 +232,11 @@ def _asked(pod: PodView) -> Iterator[Evidence]:
         # HAMi's webhook takes over the device plugin's own resource name.
         first.pop(RequesterName.DEVICE_PLUGIN, None)
     yield from list(first.values())[:2]
+
+
+def _unseen_by(verdict: Verdict, case: Case) -> Iterator[str]:
+    """Yield what the verdict itself could not see; that of a node that nobody saw goes without."""
+    yield from (item for item in verdict.not_seen if case.node is not None or item != TEXT_ONLY)
 
 
 def _not_seen(case: Case) -> Iterator[str]:
