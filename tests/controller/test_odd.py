@@ -1,4 +1,4 @@
-"""What nobody would put into a cluster on purpose: odd objects, refused writes, wrong clocks."""
+"""What nobody would put into a cluster on purpose: odd names, refused writes, wrong clocks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from tests.controller.scene import KIND, MESSAGE, Scene, fresh, node_status
 from tests.fakeapi.controlplane import ROOT
 from tests.fakeapi.server import FakeApi
 
-from gpucdi.api import NameRequest, write_status
+from gpucdi.api import NameRequest
 from gpucdi.api.policy import BreakerConfig, BreakerState, BreakerStatus, Policy
-from gpucdi_kube import KubeObject
 from gpucdi_kube.clock import rfc3339
-from gpucdi_operator.app import Operator
 from gpucdi_operator.breaker import step
 from gpucdi_operator.events import NAME_LIMIT, event_name
 from gpucdi_operator.nodes import (
@@ -32,7 +30,6 @@ from gpucdi_operator.nodes import (
     REQUEST_NAMES,
     merged,
 )
-from gpucdi_operator.podfacts import key_of
 from gpucdi_operator.policies import Choice, governing
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -289,56 +286,3 @@ async def test_a_pod_that_fails_no_more_is_read_once_however_many_events_come(
             await eventually(lambda: operator.pod_queue.is_idle)
     assert len(api.requests("get", plural="pods")) == 1
     assert scene.events_of_ours() == []
-
-
-HUGE = "ü" * 200_000
-ODD: list[object] = [None, 7, -1, True, "text", HUGE, [], [None, 7, {}], {}, {"a": [{"b": None}]}]
-
-
-async def tell_of(operator: Operator, value: object, name: str) -> None:
-    """Let the watches tell of objects that have ``value`` where something else is expected."""
-    fleet, meta = operator.fleet, {"name": name, "uid": name, "labels": value}
-    parts = ("conditions", "kinds", "findings", "repairs", "handlers", "gpus", "state", "cause")
-    selector = {"matchLabels": value, "matchExpressions": [value]}
-    entry = {"name": value, "state": value, "lastState": {"terminated": value}}
-    status = {"containerStatuses": [value, entry], "initContainerStatuses": value, "phase": value}
-    spec = {"nodeName": "n1", "containers": value}
-    pod: KubeObject = {"metadata": meta, "spec": spec, "status": status}
-    for body in ({}, {"spec": value, "status": value}, {"spec": {"taints": value}, "status": {}}):
-        fleet.saw_node({**body, "metadata": meta}, deleted=False)
-        fleet.saw_policy({**body, "metadata": meta}, deleted=False)
-        fleet.saw_status({**body, "metadata": meta}, deleted=False)
-        fleet.saw_runtime_class({"handler": value, "metadata": meta}, deleted=False)
-    reported = {"spec": {"requests": value}, "status": dict.fromkeys(parts, value)}
-    fleet.saw_status({**reported, "metadata": meta}, deleted=False)
-    chosen = {"nodeSelector": selector, "repair": value, "kinds": value, "taint": value}
-    fleet.saw_policy({"spec": chosen, "metadata": meta}, deleted=False)
-    for about in (value, dict.fromkeys(("kind", "namespace", "name", "uid"), value)):
-        for told in (value, MESSAGE):
-            fleet.saw_event({"involvedObject": about, "reason": "Failed", "message": told})
-    await operator.pods.saw_pod(key_of(pod), pod)
-
-
-async def test_odd_objects_keep_nobody_from_being_served(
-    scene: Scene, start: Start, eventually: Eventually
-) -> None:
-    scene.node("n1")
-    found = {"cause": "SpecRejected", "severity": "Error", "message": HUGE[:1000], "names": ["x"]}
-    async with start(pod_resync_s=1.0) as operator:
-        await eventually(lambda: operator.elector.is_leader)
-        for number, value in enumerate(ODD):
-            await tell_of(operator, value, f"odd-{number}")
-        status = {**write_status(node_status(drifted=True)), "findings": [found] * 5000}
-        operator.fleet.saw_status({"metadata": {"name": "odd"}, "status": status}, deleted=False)
-        scene.agent_says("n1", node_status(drifted=True))
-        scene.failing_pod("usual", "n1")
-        await eventually(lambda: scene.condition("n1"))
-        await eventually(lambda: scene.spec("n1").get("requests"))
-
-        def explained() -> bool:
-            told = scene.events("CdiDeviceUnresolvable")
-            return any(event["involvedObject"]["name"] == "usual" for event in told)
-
-        await eventually(explained)
-        failures = operator.metrics.failures.labels("fleet")._value.get()
-    assert failures == 0
