@@ -197,6 +197,49 @@ async def test_an_event_that_only_tells_of_a_failed_sandbox_is_explained_too(
     assert "fieldPath" not in scene.events("CdiDeviceUnresolvable")[0]["involvedObject"]
 
 
+async def test_a_claim_that_cannot_be_prepared_is_explained(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=False))
+    async with start():
+        pod = scene.failing_pod("gpu-pod", "gpu-17", event=False)
+        waiting = {"waiting": {"reason": "ContainerCreating"}}
+        status = {**pod["status"], "phase": "Pending"}
+        status["containerStatuses"] = [{"name": "ubuntu-container", "state": waiting}]
+        pod = api.put("pods", {**pod, "status": status})
+        text = (
+            "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources "
+            "failed for ResourceClaim gpu: failed to write CDI spec "
+            '"k8s.gpu.nvidia.com-claim_7.yaml": failed to create Spec file: open '
+            "/var/run/cdi/spec.1.tmp: read-only file system"
+        )
+        scene.warn(pod, text, "FailedPrepareDynamicResources")
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+    assert "/var/run/cdi" in scene.events("CdiDeviceUnresolvable")[0]["message"]
+
+
+async def test_a_container_that_the_engine_itself_cannot_create_is_explained(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("gpu-17")
+    scene.agent_says("gpu-17", node_status(drifted=True))
+    async with start():
+        pod = scene.failing_pod("gpu-pod", "gpu-17", event=False)
+        text = (
+            "failed to create containerd container: CDI device injection failed: "
+            f"unresolvable CDI devices {KIND}={UUID}"
+        )
+        waiting = {"waiting": {"reason": "CreateContainerError", "message": text}}
+        status = {**pod["status"], "phase": "Pending"}
+        status["containerStatuses"] = [{"name": "ubuntu-container", "state": waiting}]
+        pod = api.put("pods", {**pod, "status": status})
+        scene.warn(pod, f"Error: {text}")
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+    (event,) = scene.events("CdiDeviceUnresolvable")
+    assert event["message"].startswith("[OnlyAllDevice]")
+
+
 async def test_a_pod_whose_events_were_missed_is_found_on_its_drifted_node(
     scene: Scene, api: FakeApi, start: Start, eventually: Eventually
 ) -> None:
