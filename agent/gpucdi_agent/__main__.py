@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except ModuleNotFoundError as missing:
-        message = f"gpucdi-agent needs {missing.name}: pip install 'gpucdi[agent]'"
+        message = f"gpucdi-agent needs {missing.name}: in a checkout, pip install '.[agent]'"
         print(message, file=sys.stderr)  # noqa: T201 - a person reads it
         return 2
     except BrokenPipeError:

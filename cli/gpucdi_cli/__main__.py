@@ -160,7 +160,7 @@ def _load(command: Command, parser: argparse.ArgumentParser) -> None:
     except ModuleNotFoundError as error:
         raise CliError(
             f"`{command.name}` needs the Python module {error.name}, which is not installed",
-            "install the programs for people with: pip install 'gpucdi[cli]'",
+            "install the programs for people from a checkout: pip install '.[cli]'",
         ) from error
     module.add_arguments(parser)
     parser.set_defaults(entry=getattr(module, command.entry), command=parser)

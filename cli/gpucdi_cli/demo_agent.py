@@ -63,7 +63,7 @@ def find_agent() -> Path:
     if found is None:
         raise CliError(
             "gpucdi-agent is not installed, and the demo runs the real one",
-            "install it with: pip install 'gpucdi[agent,cli]'",
+            "install it from a checkout: pip install '.[agent,cli]'",
         )
     return Path(found)
 

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _carry_out(chosen)
     except ModuleNotFoundError as missing:
-        message = f"gpucdi-operator needs {missing.name}: pip install 'gpucdi[operator]'"
+        message = f"gpucdi-operator needs {missing.name}: in a checkout, pip install '.[operator]'"
         print(message, file=sys.stderr)  # noqa: T201 - a person reads it
         return EXIT_NOT_USABLE
 

@@ -80,7 +80,7 @@ def test_a_missing_extra_is_named_with_the_way_to_install_it() -> None:
     )
     assert ran.returncode == 2
     assert "needs the Python module rich" in ran.stderr
-    assert "pip install 'gpucdi[cli]'" in ran.stderr
+    assert "pip install '.[cli]'" in ran.stderr
 
 
 @pytest.mark.parametrize("program", ["gpucdi", "kubectl-gpucdi"])
