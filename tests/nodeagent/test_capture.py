@@ -51,6 +51,8 @@ def settled(document: dict[str, object]) -> dict[str, object]:
     document.pop("spec", None)
     status = document.get("status", document)
     assert isinstance(status, dict)
+    # systemd can be asked on a live node only; of a captured one this stays unknown.
+    status.pop("refresh", None)
     for condition in status.get("conditions", ()):
         condition.pop("lastTransitionTime")
     return document
