@@ -179,6 +179,13 @@ class Scene:
             self.warn(made, MESSAGE)
         return made
 
+    def pending_pod(self, name: str, node: str, **waiting: str) -> dict[str, Any]:
+        """Create the incident's Pod before any of its containers was made: it waits."""
+        pod = self.failing_pod(name, node, event=False)
+        container = {"name": "ubuntu-container", "state": {"waiting": waiting}}
+        status = {**pod["status"], "phase": "Pending", "containerStatuses": [container]}
+        return self.api.put("pods", {**pod, "status": status})
+
     def warn(self, pod: dict[str, Any], text: str, reason: str = "Failed") -> None:
         """Send a Warning Event about a Pod, as kubelet does."""
         meta = pod["metadata"]

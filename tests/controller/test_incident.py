@@ -175,16 +175,12 @@ async def test_events_that_do_not_tell_of_cdi_cost_no_request(
 
 
 async def test_an_event_that_only_tells_of_a_failed_sandbox_is_explained_too(
-    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+    scene: Scene, start: Start, eventually: Eventually
 ) -> None:
     scene.node("gpu-17")
     scene.agent_says("gpu-17", node_status(drifted=True))
     async with start():
-        pod = scene.failing_pod("gpu-pod", "gpu-17", event=False)
-        waiting = {"waiting": {"reason": "ContainerCreating"}}
-        status = {**pod["status"], "phase": "Pending"}
-        status["containerStatuses"] = [{"name": "ubuntu-container", "state": waiting}]
-        pod = api.put("pods", {**pod, "status": status})
+        pod = scene.pending_pod("gpu-pod", "gpu-17", reason="ContainerCreating")
         text = (
             "(combined from similar events): Failed to create pod sandbox: "
             'rpc error: code = Unknown desc = failed to start sandbox "f00": failed to create '
@@ -198,16 +194,12 @@ async def test_an_event_that_only_tells_of_a_failed_sandbox_is_explained_too(
 
 
 async def test_a_claim_that_cannot_be_prepared_is_explained(
-    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+    scene: Scene, start: Start, eventually: Eventually
 ) -> None:
     scene.node("gpu-17")
     scene.agent_says("gpu-17", node_status(drifted=False))
     async with start():
-        pod = scene.failing_pod("gpu-pod", "gpu-17", event=False)
-        waiting = {"waiting": {"reason": "ContainerCreating"}}
-        status = {**pod["status"], "phase": "Pending"}
-        status["containerStatuses"] = [{"name": "ubuntu-container", "state": waiting}]
-        pod = api.put("pods", {**pod, "status": status})
+        pod = scene.pending_pod("gpu-pod", "gpu-17", reason="ContainerCreating")
         text = (
             "Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources "
             "failed for ResourceClaim gpu: failed to write CDI spec "
@@ -220,20 +212,16 @@ async def test_a_claim_that_cannot_be_prepared_is_explained(
 
 
 async def test_a_container_that_the_engine_itself_cannot_create_is_explained(
-    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+    scene: Scene, start: Start, eventually: Eventually
 ) -> None:
     scene.node("gpu-17")
     scene.agent_says("gpu-17", node_status(drifted=True))
     async with start():
-        pod = scene.failing_pod("gpu-pod", "gpu-17", event=False)
         text = (
             "failed to create containerd container: CDI device injection failed: "
             f"unresolvable CDI devices {KIND}={UUID}"
         )
-        waiting = {"waiting": {"reason": "CreateContainerError", "message": text}}
-        status = {**pod["status"], "phase": "Pending"}
-        status["containerStatuses"] = [{"name": "ubuntu-container", "state": waiting}]
-        pod = api.put("pods", {**pod, "status": status})
+        pod = scene.pending_pod("gpu-pod", "gpu-17", reason="CreateContainerError", message=text)
         scene.warn(pod, f"Error: {text}")
         await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
     (event,) = scene.events("CdiDeviceUnresolvable")

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.controller.conftest import Eventually
+from tests.controller.replicas import Replica, Spawn, replicas
 from tests.controller.scene import Scene, node_status
 from tests.fakeapi.server import FakeApi, kubeconfig
 
-Replica = asyncio.subprocess.Process
-Spawn = Callable[[str], Awaitable[Replica]]
 PODS = 50
 
 
@@ -25,28 +23,13 @@ PODS = 50
 async def spawn(api: FakeApi, tmp_path: Path) -> AsyncIterator[Spawn]:
     """Start replicas that speak with a token of their own, and end them."""
     api.tokens = {}
-    started: list[Replica] = []
 
-    async def run(identity: str) -> Replica:
-        config = tmp_path / f"{identity}.kubeconfig"
+    def config_of(identity: str) -> str:
         api.tokens[identity] = identity
-        await asyncio.to_thread(config.write_text, kubeconfig(api.url, identity))
-        log = (tmp_path / f"{identity}.log").open("wb")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gpucdi_operator", "run", "--identity", identity),
-            *("--kubeconfig", str(config), "--http", "127.0.0.1:0"),
-            stderr=log,
-        )
-        log.close()
-        started.append(process)
-        return process
+        return kubeconfig(api.url, identity)
 
-    yield run
-    for process in started:
-        if process.returncode is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-        await process.wait()
+    async with replicas(tmp_path, config_of) as started:
+        yield started
 
 
 def leader(api: FakeApi) -> str:

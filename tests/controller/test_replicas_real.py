@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.controller.conftest import Eventually
+from tests.controller.replicas import Spawn, replicas
 from tests.controller.scene import Scene, node_status
 from tests.fakeapi.controlplane import ControlPlane
 from tests.fakeapi.realapi import RealApi
 
 NAMESPACE = "gpucdi-system"
 PODS = 50
-Replica = asyncio.subprocess.Process
-Spawn = Callable[[str], Awaitable[Replica]]
 
 
 def kubeconfig(plane: ControlPlane) -> str:
@@ -41,27 +39,8 @@ def kubeconfig(plane: ControlPlane) -> str:
 @pytest.fixture
 async def spawn(apiserver: ControlPlane, real: RealApi, tmp_path: Path) -> AsyncIterator[Spawn]:
     """Start replicas with the shipped rights, and end them."""
-    started: list[Replica] = []
-    config = tmp_path / "kubeconfig"
-    await asyncio.to_thread(config.write_text, kubeconfig(apiserver))
-
-    async def run(identity: str) -> Replica:
-        log = (tmp_path / f"{identity}.log").open("wb")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gpucdi_operator", "run", "--identity", identity),
-            *("--kubeconfig", str(config), "--http", "127.0.0.1:0"),
-            stderr=log,
-        )
-        log.close()
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        if process.returncode is None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-        await process.wait()
+    async with replicas(tmp_path, lambda _: kubeconfig(apiserver)) as started:
+        yield started
     real.remove("leases", "gpucdi-operator", NAMESPACE)
 
 
