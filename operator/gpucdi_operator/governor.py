@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpucdi.api import GROUP, VERSION, ConditionStatus, RepairMode
+from gpucdi.api import GROUP, VERSION, ConditionStatus
 from gpucdi.api.conditions import stamp
 from gpucdi.api.names import (
     EVENT_LABEL_UNREADABLE,
@@ -34,14 +34,17 @@ from gpucdi_operator.leader import NotLeadingError
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
-from gpucdi_operator.policies import HOLD_LABEL, Choice, Ruling, Turns, rule
+from gpucdi_operator.policies import HOLD_LABEL, Choice
 from gpucdi_operator.policy_status import Group, conditions
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.rights import Rights
+from gpucdi_operator.rulings import Rulings
 from gpucdi_operator.store import NodeRecord, PolicyRecord, Store
 
-# Changes are gathered for a moment: a roll-out brings hundreds of them at once.
+# Changes are gathered for a moment: a roll-out brings hundreds of them at once. Where a look takes
+# long, because the fleet is large or the API server slow, looks take a tenth of the time at most.
 GATHER_S = 0.5
+GATHER_LOOKS = 9
 
 
 @dataclass(slots=True)
@@ -58,22 +61,29 @@ class Governor:
     rights: Rights
     look_s: float = 10.0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _turns: dict[str, Turns] = field(default_factory=lambda: defaultdict(Turns))
+    _rulings: Rulings = field(init=False)
+    _choice: Choice = field(default_factory=lambda: Choice(()))
     # What the last step of a breaker was, until somebody was told.
     _untold: dict[str, tuple[str, BreakerStatus]] = field(default_factory=dict)
     _labels_told: set[tuple[str, str]] = field(default_factory=set)
     _published: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Rule over the same store."""
+        self._rulings = Rulings(self.store, self.clock)
+
     async def run(self) -> None:
         """Look whenever something changed, and every ``look_s`` for the passing of time."""
         while True:
+            began = self.clock.monotonic()
             await self.look()
+            took_s = self.clock.monotonic() - began
             try:
                 async with asyncio.timeout(self.look_s):
                     await self.wake.wait()
             except TimeoutError:
                 continue
-            await self.clock.sleep(GATHER_S)
+            await self.clock.sleep(max(GATHER_S, min(GATHER_LOOKS * took_s, self.look_s)))
             self.wake.clear()
 
     async def look(self) -> None:
@@ -106,13 +116,13 @@ class Governor:
     def _forget_gone(self) -> None:
         for name in self._published.keys() - self.store.policies.keys():
             del self._published[name]
-            self._turns.pop(name, None)
+            self._rulings.forget(name)
             self._untold.pop(name, None)
             with suppress(KeyError):
                 self.metrics.breaker.remove(name)
 
     def _groups(self) -> dict[str, Group]:
-        choice = Choice(record.policy for record in self.store.policies.values())
+        choice = self._chooser()
         groups: dict[str, Group] = defaultdict(Group)
         for name, node in self.store.nodes.items():
             chosen = choice.governing(node.labels)
@@ -128,6 +138,12 @@ class Governor:
                     if node.tainted:
                         group.carrying.add(name)
         return groups
+
+    def _chooser(self) -> Choice:
+        policies = tuple(record.policy for record in self.store.policies.values())
+        if policies != self._choice.policies:
+            self._choice = Choice(policies)
+        return self._choice
 
     async def _step(self, record: PolicyRecord, group: Group) -> None:
         """Let the breaker make its step and tell of it; the state is stored before it counts."""
@@ -175,47 +191,13 @@ class Governor:
         )
 
     def _rule(self, groups: dict[str, Group]) -> None:
-        choice = Choice(record.policy for record in self.store.policies.values())
-        granted = {name: self._granted(name, group) for name, group in groups.items()}
-        rulings: dict[str, Ruling] = {}
-        for name, node in self.store.nodes.items():
-            if name not in self.store.statuses:
-                continue
-            chosen = choice.governing(node.labels)
-            policy = chosen[0] if chosen else None
-            if policy is None:
-                rulings[name] = rule(node, None, BreakerStatus(), None)
-                continue
-            rulings[name] = rule(
-                node,
-                policy,
-                self.store.policies[policy.name].breaker,
-                granted.get(policy.name),
-                taint=name in groups[policy.name].tainted,
-            )
-        changed = [
-            name for name, ruling in rulings.items() if self.nodes.rulings.get(name) != ruling
-        ]
-        self.nodes.rulings = rulings
+        before, after = self.nodes.rulings, self._rulings.over(self._chooser(), groups)
+        changed = [name for name, ruling in after.items() if before.get(name) is not ruling]
+        self.nodes.rulings = after
         # The drifted first: theirs are the repairs that a hold must stop.
         for name in sorted(changed, key=lambda n: not self.store.statuses[n].is_drifted):
-            self.node_queue.add(name)
-
-    def _granted(self, name: str, group: Group) -> frozenset[str] | None:
-        record = self.store.policies.get(name)
-        if record is None or record.policy.max_concurrent is None:
-            return None
-        limit, now = record.policy.max_concurrent, self.clock.monotonic()
-        drifted = [node for node, item in group.records.items() if item.status.missing > 0]
-        if name not in self._turns:
-            intents = {node: group.records[node].intent for node in drifted}
-            repairing = [
-                node
-                for node, intent in intents.items()
-                if intent.mode is RepairMode.AUTO and intent.hold is None
-            ]
-            self._turns[name].adopt(limit, repairing, now)
-        return self._turns[name].give(limit, drifted, now)
+            if before.get(name) != after[name]:
+                self.node_queue.add(name)
 
     async def _tell_of_labels(self) -> None:
         """Tell of every Node whose repair label nobody can read, once a value."""

@@ -82,18 +82,21 @@ class Choice:
     """
 
     def __init__(self, policies: Iterable[Policy]) -> None:
+        self.policies = tuple(policies)
         self._by_label: dict[tuple[str, str], list[Policy]] = defaultdict(list)
         self._by_key: dict[str, list[Policy]] = defaultdict(list)
         self._others: list[Policy] = []
-        for policy in policies:
+        for policy in self.policies:
             self._keep(policy)
+        self._keys = {key for key, _ in self._by_label} | self._by_key.keys()
 
     def governing(self, labels: Mapping[str, str]) -> tuple[Policy, ...]:
         """Return the policies that select a node; the first one governs, the others lose."""
         found = list(self._others)
-        for label in labels.items():
-            found += self._by_label.get(label, ())
-            found += self._by_key.get(label[0], ())
+        # A node has sixty labels of which policies ask for one or two.
+        for key in self._keys & labels.keys():
+            found += self._by_label.get((key, labels[key]), ())
+            found += self._by_key.get(key, ())
         chosen = (policy for policy in found if policy.selects(labels))
         return tuple(sorted(chosen, key=lambda policy: (-policy.priority, policy.name)))
 
