@@ -25,7 +25,7 @@ LABELS = st.dictionaries(
 POLICY = st.fixed_dictionaries(
     {},
     optional={
-        "mode": st.sampled_from(("Auto", "Observe")),
+        "repair": st.sampled_from(({"mode": "Auto"}, {"mode": "Observe"})),
         "priority": st.integers(0, 2),
         "nodeSelector": st.sampled_from(
             (
@@ -121,7 +121,7 @@ def test_kept_rulings_are_those_that_a_look_at_everything_gives(
 
 def test_an_unchanged_node_is_not_ruled_over_again() -> None:
     world = World()
-    world.write("p", {"mode": "Auto"})
+    world.write("p", {"repair": {"mode": "Auto"}})
     first = world.look()
     world.label("n1", {"gpucdi.io/repair": "off"})
     second = world.look()
@@ -131,7 +131,7 @@ def test_an_unchanged_node_is_not_ruled_over_again() -> None:
 @pytest.mark.parametrize("limit", [1, 2])
 def test_only_so_many_drifted_nodes_have_their_turn(limit: int) -> None:
     world = World()
-    world.write("p", {"mode": "Auto", "maxConcurrentRepairs": limit})
+    world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": limit}})
     for name in NODES:
         drifted = replace(world.store.statuses[name], status=node_status(drifted=True))
         world.store.statuses[name] = drifted
@@ -142,11 +142,12 @@ def test_only_so_many_drifted_nodes_have_their_turn(limit: int) -> None:
 
 def test_the_turn_goes_to_the_next_node_when_the_first_resolves() -> None:
     world = World()
-    world.write("p", {"mode": "Auto", "maxConcurrentRepairs": 1})
+    world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": 1}})
     for name in NODES[:2]:
         drifted = replace(world.store.statuses[name], status=node_status(drifted=True))
         world.store.statuses[name] = drifted
-    world.kept.over(world.choice(), {"p": Group(records=dict(world.store.statuses))})
+    ruled = world.kept.over(world.choice(), {"p": Group(records=dict(world.store.statuses))})
+    waiting = ruled["n1"].hold and ruled["n1"].hold.reason
     world.store.statuses["n0"] = replace(world.store.statuses["n0"], status=NodeStatus())
     ruled = world.kept.over(world.choice(), {"p": Group(records=dict(world.store.statuses))})
-    assert ruled["n1"].hold is None
+    assert (waiting, ruled["n1"].hold) == ("AwaitingTurn", None)
