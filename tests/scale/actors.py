@@ -1,4 +1,4 @@
-"""Who moves while the operator is measured: agents with the real publishing code, and a churner.
+"""Who moves while the operator is measured: agents with the real publishing code, kubelets, Pods.
 
 Owns: their deeds. Must not know: how long anything took.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.controller.scene import node_status
@@ -16,8 +17,11 @@ from tests.scale.grounds import make_pod
 
 from gpucdi_agent.publish import Publisher
 from gpucdi_kube import KubeApi, paths
-from gpucdi_kube.clock import SystemClock
+from gpucdi_kube.clock import SystemClock, rfc3339
 
+STRATEGIC = "application/strategic-merge-patch+json"
+# kubelet tells of an unchanged Node this often (nodeStatusReportFrequency).
+HEARTBEAT_S = 300.0
 IMAGE_PULL = 'Failed to pull image "registry.example/team/app:1": not found'
 
 
@@ -41,6 +45,26 @@ class Agents:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@dataclass
+class Kubelets:
+    """Every node's kubelet, which tells every five minutes that nothing has changed."""
+
+    api: KubeApi
+    fleet: Fleet
+
+    async def run(self) -> None:
+        """Beat until cancelled, one node after the other."""
+        while True:
+            for number in range(self.fleet.nodes):
+                beat = {"type": "Ready", "lastHeartbeatTime": rfc3339(datetime.now(UTC))}
+                await self.api.patch(
+                    paths.node_status(self.fleet.name(number)),
+                    {"status": {"conditions": [beat]}},
+                    content_type=STRATEGIC,
+                )
+                await asyncio.sleep(HEARTBEAT_S / self.fleet.nodes)
 
 
 @dataclass

@@ -5,6 +5,9 @@ its own and is asked through its own `/readyz` and `/metrics`, so that the fake 
 real one (`--real`, needs `make lab`) are measured alike. While the times are taken, Pods that have
 nothing to do with CDI come, fail and go.
 
+An idle fleet is one in which nothing changes: kubelets beat, agents hold their Leases, no Pod fails.
+What the operator writes meanwhile is told by name on the standard error.
+
 cond: from what an agent sees to the Node's condition, the agent's own 0.2 s of gathering included.
 event: from kubelet's Warning to the Event that explains.
 """
@@ -27,7 +30,7 @@ from pathlib import Path
 from statistics import linear_regression
 
 import aiohttp
-from tests.scale.actors import Agents, Churner
+from tests.scale.actors import Agents, Churner, Kubelets
 from tests.scale.fleet import Fleet, warning
 from tests.scale.grounds import Ground, fake_ground, make_pod, real_ground
 
@@ -40,6 +43,18 @@ SAMPLES = 200
 CHURN_PER_S = 10.0
 FLEETS = tuple(f"{nodes}x{pods}" for nodes in (500, 5_000, 20_000) for pods in (0, 10_000, 100_000))
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """How long to wait after the last deed, and how long to watch an idle operator, in seconds.
+
+    The operator counts the Pods at risk of drifted nodes every five minutes: only after a calm that
+    is longer is nothing left to write.
+    """
+
+    calm_s: float
+    idle_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +122,6 @@ class Operator:
         values = await self.samples()
         return int(sum(value for name, value in values.items() if name.startswith(prefix)))
 
-    async def writes(self) -> int:
-        values = await self.samples()
-        return int(
-            sum(
-                value
-                for name, value in values.items()
-                if name.startswith("gpucdi_operator_api_requests_total")
-                and any(f'verb="{verb}"' in name for verb in WRITES)
-            )
-        )
-
     def cpu_s(self) -> float:
         stat = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / TICKS
@@ -127,6 +131,23 @@ class Operator:
         found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
         assert found is not None
         return int(found.group(1)) / 1024
+
+
+def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, int]:
+    """Return by how much each counter has grown, where it has."""
+    counters = (name for name in after if "_total" in name)
+    grew = {name: int(after[name] - before.get(name, 0.0)) for name in counters}
+    return {name: count for name, count in grew.items() if count}
+
+
+def written(grew: dict[str, int]) -> int:
+    """Return the requests that write among what has grown."""
+    return sum(
+        count
+        for name, count in grew.items()
+        if name.startswith("gpucdi_operator_api_requests_total")
+        and any(f'verb="{verb}"' in name for verb in WRITES)
+    )
 
 
 @asynccontextmanager
@@ -171,7 +192,7 @@ async def condition_of(api: KubeApi, name: str) -> str:
 async def condition_times(api: KubeApi, fleet: Fleet) -> list[float]:
     """Turn round what the agents of random nodes see; measure until their Nodes say so."""
     agents, times = Agents(api), []
-    for number in random.sample(range(fleet.nodes), SAMPLES):
+    for number in random.sample(range(fleet.nodes), min(SAMPLES, fleet.nodes)):
         name, drifted = fleet.name(number), not fleet.is_drifted(number)
 
         async def holds(name: str = name, wanted: str = str(drifted)) -> bool:
@@ -197,6 +218,8 @@ async def event_times(api: KubeApi, fleet: Fleet) -> list[float]:
 
         await api.create(_EVENTS, warning(pod, f"failing.{number}"))
         times.append(await until(holds, 60, 0.02))
+        path = paths.pod("default", f"failing-{number}")
+        await api.delete(f"{path}?gracePeriodSeconds=0")
     await agents.stop()
     return times
 
@@ -204,7 +227,7 @@ async def event_times(api: KubeApi, fleet: Fleet) -> list[float]:
 _EVENTS = "/api/v1/namespaces/default/events"
 
 
-async def measure(ground: Ground, fleet: Fleet, folder: Path, idle_s: float) -> Row:
+async def measure(ground: Ground, fleet: Fleet, folder: Path, rest: Rest) -> Row:
     """Start an operator on a filled server and measure it."""
     async with operator(ground.kubeconfig, folder) as running:
         ready_s = await until(running.is_ready, 600, 0.05)
@@ -214,16 +237,22 @@ async def measure(ground: Ground, fleet: Fleet, folder: Path, idle_s: float) -> 
 
         await until(settled, 1200, 0.5)
         settled_s = time.monotonic() - running.started
+        kubelets = asyncio.create_task(Kubelets(ground.api, fleet).run())
         churner = Churner(ground.api, fleet, CHURN_PER_S)
         churning = asyncio.create_task(churner.run())
         conditions = await condition_times(ground.api, fleet)
         events = await event_times(ground.api, fleet)
         churning.cancel()
         await asyncio.wait({churning})
-        # The last Pods are looked at once more before there is nothing left to do.
-        await asyncio.sleep(15)
-        writes, cpu_s, began = await running.writes(), running.cpu_s(), time.monotonic()
-        await asyncio.sleep(idle_s)
+        # Pods at risk on nodes that were turned round are counted once more before nothing is left.
+        await asyncio.sleep(rest.calm_s)
+        before, cpu_s, began = await running.samples(), running.cpu_s(), time.monotonic()
+        await asyncio.sleep(rest.idle_s)
+        idle_cpu_s, idled_s = running.cpu_s() - cpu_s, time.monotonic() - began
+        grew = grown(before, await running.samples())
+        kubelets.cancel()
+        await asyncio.wait({kubelets})
+        print(f"# grown while idle: {grew}", file=sys.stderr)
         return Row(
             fleet,
             ready_s,
@@ -234,8 +263,8 @@ async def measure(ground: Ground, fleet: Fleet, folder: Path, idle_s: float) -> 
             await running.total("gpucdi_operator_api_requests_total"),
             conditions,
             events,
-            (running.cpu_s() - cpu_s) / (time.monotonic() - began) * 1000,
-            await running.writes() - writes,
+            idle_cpu_s / idled_s * 1000,
+            written(grew),
         )
 
 
@@ -264,14 +293,14 @@ def fits(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-async def one(text: str, *, real: bool, idle_s: float) -> Row:
+async def one(text: str, rest: Rest, *, real: bool) -> Row:
     """Measure the fleet that ``text`` (NODESxPODS) names."""
     nodes, pods = (int(part) for part in text.split("x"))
     fleet = Fleet(nodes, pods)
     folder = Path(tempfile.mkdtemp(prefix="gpucdi-scale-"))
     print(f"# log of the operator: {folder / 'operator.log'}", file=sys.stderr)
     async with (real_ground if real else fake_ground)(fleet, folder) as ground:
-        return await measure(ground, fleet, folder, idle_s)
+        return await measure(ground, fleet, folder, rest)
 
 
 def main() -> None:
@@ -279,12 +308,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fleet", action="append", metavar="NODESxPODS")
     parser.add_argument("--real", action="store_true", help="on a real kube-apiserver with etcd")
+    parser.add_argument("--calm", type=float, default=330.0, metavar="SECONDS")
     parser.add_argument("--idle", type=float, default=30.0, metavar="SECONDS")
     options = parser.parse_args()
     print(HEAD, flush=True)
-    rows = []
+    rows, rest = [], Rest(options.calm, options.idle)
     for text in options.fleet or FLEETS:
-        row = asyncio.run(one(text, real=options.real, idle_s=options.idle))
+        row = asyncio.run(one(text, rest, real=options.real))
         rows.append(row)
         print(row.line(), flush=True)
     print(*fits(rows), sep="\n")
