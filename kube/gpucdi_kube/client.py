@@ -1,7 +1,7 @@
 """The adapter: ``KubeApi`` over HTTP.
 
-Owns connections, retries, deadlines, decoding and the mapping of answers to errors. Bodies stay
-the JSON objects that they are; nothing is validated here. Must not know: what is asked, or why.
+Owns connections, retries and deadlines. Bodies stay the JSON objects that they are; nothing is
+validated here. Must not know: what is asked, or why, and how answers are read (``answers``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from gpucdi.api import fields
+from gpucdi_kube import answers
 from gpucdi_kube.api import APPLY_PATCH, Guard, KubeObject, Observer, RequestRecord, WatchEvent
 from gpucdi_kube.clock import Clock, SystemClock
 from gpucdi_kube.credentials import Credentials, CredentialsError, find
@@ -27,14 +28,12 @@ from gpucdi_kube.errors import (
     TooManyRequests,
     Unauthorized,
     Unreachable,
-    error_of,
 )
 from gpucdi_kube.retry import RetryPolicy, TokenBucket
 
 _LIST_RESTARTS = 3
 _WATCH_PAGE = 500
 _WATCH_GRACE_S = 15.0
-_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +162,8 @@ class HttpKubeApi:
             total=timeout_s + _WATCH_GRACE_S, sock_connect=self._policy.connect_timeout_s
         )
         async with self._answer(request, timeout) as response:
-            async for line in _lines(response):
-                yield _watch_event(line, request)
+            async for line in answers.lines(response):
+                yield answers.watch_event(line, request.title)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -178,12 +177,12 @@ class HttpKubeApi:
                 await self._bucket.take()
             try:
                 return await self._once(request)
-            except Unauthorized:
+            except Unauthorized as error:
                 # The kubelet rotates tokens under us; one fresh read decides.
                 if renewed:
                     raise
                 renewed = True
-                await self._credentials.authorization.renew()
+                await self._renew(request, error)
                 continue
             except KubeError as error:
                 wait = self._wait_s(request, error, attempt)
@@ -191,6 +190,12 @@ class HttpKubeApi:
                     raise
             await self._clock.sleep(wait)
             attempt += 1
+
+    async def _renew(self, request: _Request, refused: Unauthorized) -> None:
+        try:
+            await self._credentials.authorization.renew()
+        except CredentialsError as error:
+            raise Unauthorized(f"{request.title}: {error}", code=refused.code) from error
 
     def _spent(self, started: float) -> float:
         return self._clock.monotonic() - started
@@ -211,7 +216,7 @@ class HttpKubeApi:
             total=self._policy.attempt_timeout_s, sock_connect=self._policy.connect_timeout_s
         )
         async with self._answer(request, timeout) as response:
-            return _object(await response.read(), request, response.status)
+            return answers.decoded(await response.read(), request.title, response.status)
 
     @asynccontextmanager
     async def _answer(
@@ -231,7 +236,7 @@ class HttpKubeApi:
             ) as response:
                 code = response.status
                 if code >= 400:  # noqa: PLR2004  # HTTP's own boundary
-                    raise await _error(response, request)
+                    raise await answers.refusal(response, request.title)
                 yield response
         except (aiohttp.ClientError, TimeoutError) as error:
             told = str(error) or type(error).__name__
@@ -261,55 +266,6 @@ class HttpKubeApi:
 def _selectors(field_selector: str, label_selector: str) -> dict[str, str]:
     chosen = {"fieldSelector": field_selector, "labelSelector": label_selector}
     return {name: value for name, value in chosen.items() if value}
-
-
-def _object(data: bytes, request: _Request, code: int) -> KubeObject:
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise ServerError(f"{request.title}: HTTP {code} without JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ServerError(f"{request.title}: HTTP {code} with JSON that is no object")
-    return found
-
-
-async def _error(response: aiohttp.ClientResponse, request: _Request) -> KubeError:
-    data = await response.read()
-    try:
-        status: object = json.loads(data)
-    except ValueError:
-        # A proxy in front of the API server answers in its own words.
-        status = {"message": data[:200].decode("utf-8", "replace").strip()}
-    return error_of(
-        response.status,
-        status,
-        request=request.title,
-        retry_after_s=_retry_after_s(response.headers.get("Retry-After", ""), status),
-    )
-
-
-def _retry_after_s(header: str, status: object) -> float:
-    if header.isdigit():
-        return float(header)
-    return float(fields.integer(fields.mapping(status, "details"), "retryAfterSeconds", 1))
-
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Split a watch into lines of any length; aiohttp's own reader has a limit."""
-    rest = b""
-    async for chunk in response.content.iter_chunked(_CHUNK):
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield line
-
-
-def _watch_event(line: bytes, request: _Request) -> WatchEvent:
-    event = _object(line, request, 200)
-    kind, found = fields.text(event, "type"), dict(fields.mapping(event, "object"))
-    if kind == "ERROR":
-        raise error_of(fields.integer(found, "code", 500), found, request=request.title)
-    return WatchEvent(kind, found)
 
 
 async def connect(

@@ -37,7 +37,7 @@ class Authorization(Protocol):
         """Return the present value, or ``None`` where certificates or nothing authenticate."""
 
     async def renew(self) -> None:
-        """Forget what was read, because the server refused it."""
+        """Forget what was read, because the server refused it; ``CredentialsError`` for no newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +152,18 @@ async def from_kubeconfig(path: str | None, context: str | None = None) -> Crede
     read: Callable[..., Awaitable[object]] = config.load_kube_config
 
     async def load() -> str | None:
-        await read(
-            config_file=path or os.environ.get("KUBECONFIG") or "~/.kube/config",
-            context=context,
-            client_configuration=settings,
-            persist_config=False,
-        )
-        return await settings.get_api_key_with_prefix("BearerToken")
+        try:
+            await read(
+                config_file=path or os.environ.get("KUBECONFIG") or "~/.kube/config",
+                context=context,
+                client_configuration=settings,
+                persist_config=False,
+            )
+            return await settings.get_api_key_with_prefix("BearerToken")
+        except (config.ConfigException, *_UNREADABLE) as error:
+            raise CredentialsError(f"kubeconfig {path or '(default)'}: {error}") from error
 
-    try:
-        header = await load()
-    except (config.ConfigException, *_UNREADABLE) as error:
-        raise CredentialsError(f"kubeconfig {path or '(default)'}: {error}") from error
+    header = await load()
     return Credentials(
         server=settings.host.rstrip("/"),
         authorization=KubeconfigAuthorization(load, header),

@@ -17,7 +17,7 @@ from gpucdi_kube import (
     RetryPolicy,
     TokenBucket,
 )
-from gpucdi_kube.credentials import StaticAuthorization, TokenFile, in_cluster
+from gpucdi_kube.credentials import StaticAuthorization, TokenFile, from_kubeconfig, in_cluster
 from gpucdi_kube.errors import (
     AlreadyExists,
     Conflict,
@@ -272,6 +272,23 @@ async def test_an_unreadable_token_is_unauthorized_and_names_the_file(
         await api.get("/x")
     await api.close()
     assert server.requests == []
+
+
+async def test_a_refused_token_that_cannot_be_renewed_is_unauthorized_and_names_the_file(
+    server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "kubeconfig"
+    user = {"name": "u", "user": {"token": "old"}}
+    cluster = {"name": "c", "cluster": {"server": server.url}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    config = {"clusters": [cluster], "users": [user], "contexts": [context]}
+    file.write_text(json.dumps({**config, "current-context": "x"}))
+    api = HttpKubeApi(await from_kubeconfig(str(file)), policy=QUICK)
+    file.unlink()
+    server.says(401, status(401, "Unauthorized"))
+    with pytest.raises(Unauthorized, match="kubeconfig"):
+        await api.get("/x")
+    await api.close()
 
 
 async def test_a_watch_yields_lines_longer_than_a_chunk(server: Server, api: HttpKubeApi) -> None:
