@@ -119,7 +119,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node-name", help="the Node's name (default: $NODE_NAME, else this host's)"
     )
-    parser.add_argument("--host-root", type=_folder, default=Path("/"), metavar="DIR")
+    parser.add_argument("--host-root", "--root", type=_folder, default=Path("/"), metavar="DIR")
     parser.add_argument("--state-dir", default="/var/lib/gpucdi", metavar="HOST-PATH")
     parser.add_argument(
         "--observe", action="store_true", help="never write, whatever the spec says"
@@ -138,7 +138,10 @@ _FOLDER = "a host's root or the folder of a captured tree (default: /)"
 def _add_root(
     parser: argparse.ArgumentParser, of_text: Callable[[str], Path], meaning: str
 ) -> None:
-    parser.add_argument("--root", type=of_text, default=Path("/"), metavar="TREE", help=meaning)
+    # Where a node's tree is has one meaning; who knows one command's word need not learn another.
+    parser.add_argument(
+        "--root", "--host-root", type=of_text, default=Path("/"), metavar="TREE", help=meaning
+    )
 
 
 def _add_capture(parser: argparse.ArgumentParser) -> None:
@@ -151,6 +154,7 @@ def _add_capture(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--host-root",
+        "--root",
         type=_folder,
         default=Path("/"),
         metavar="DIR",

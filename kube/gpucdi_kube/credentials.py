@@ -148,13 +148,17 @@ async def from_kubeconfig(path: str | None, context: str | None = None) -> Crede
     from kubernetes.aio import config  # noqa: PLC0415  # 20 MB that only this path pays
     from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415  # as above
 
+    files = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
+        # The library warns in the log and then blames a key of the file that is not there.
+        raise CredentialsError(f"there is no kubeconfig {files}")
     settings = Configuration()
     read: Callable[..., Awaitable[object]] = config.load_kube_config
 
     async def load() -> str | None:
         try:
             await read(
-                config_file=path or os.environ.get("KUBECONFIG") or "~/.kube/config",
+                config_file=files,
                 context=context,
                 client_configuration=settings,
                 persist_config=False,

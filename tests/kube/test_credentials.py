@@ -50,6 +50,11 @@ async def test_a_useless_kubeconfig_is_an_error_that_names_it(
         await from_kubeconfig(str(file))
 
 
+async def test_a_kubeconfig_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError, match="there is no kubeconfig .*absent"):
+        await from_kubeconfig(str(tmp_path / "absent"))
+
+
 def test_connecting_from_a_pod_loads_neither_kubernetes_nor_pydantic() -> None:
     program = "import gpucdi_kube, sys; print([m for m in ('kubernetes', 'pydantic', 'requests') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -122,6 +122,17 @@ def test_a_damaged_capture_is_not_captured_again(
     assert CAPTURE_NAME in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", ["--root", "--host-root"])
+@pytest.mark.parametrize("command", ["inspect", "repair", "revert", "capture"])
+def test_every_command_knows_both_words_for_the_tree(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, word: str
+) -> None:
+    output = ["--output", str(tmp_path / "node.tar.gz")] if command == "capture" else []
+    with pytest.raises(SystemExit):
+        main([command, word, str(tmp_path / "absent"), *output])
+    assert f"{tmp_path / 'absent'}" in capsys.readouterr().err
+
+
 def test_a_damaged_capture_is_not_watched(
     host: HostTree, capfd: pytest.CaptureFixture[str]
 ) -> None:
