@@ -140,6 +140,10 @@ def in_cluster(directory: Path = SERVICE_ACCOUNT) -> Credentials | None:
     )
 
 
+def _is_there(files: str) -> bool:
+    return any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file)
+
+
 async def from_kubeconfig(path: str | None, context: str | None = None) -> Credentials:
     """Return the current (or the named) context of a kubeconfig.
 
@@ -149,7 +153,7 @@ async def from_kubeconfig(path: str | None, context: str | None = None) -> Crede
     from kubernetes.aio.client.configuration import Configuration  # noqa: PLC0415  # as above
 
     files = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
+    if not _is_there(files):
         # The library warns in the log and then blames a key of the file that is not there.
         raise CredentialsError(f"there is no kubeconfig {files}")
     settings = Configuration()

@@ -51,7 +51,7 @@ async def test_a_useless_kubeconfig_is_an_error_that_names_it(
 
 
 async def test_a_kubeconfig_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(CredentialsError, match="there is no kubeconfig .*absent"):
+    with pytest.raises(CredentialsError, match=r"there is no kubeconfig .*absent"):
         await from_kubeconfig(str(tmp_path / "absent"))
 
 
