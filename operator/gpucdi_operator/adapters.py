@@ -13,7 +13,8 @@ import asyncio
 import concurrent.futures
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,9 @@ from gpucdi.api.names import GROUP, PLURAL_POLICY, PLURAL_STATUS, VERSION
 from gpucdi_kube import Credentials
 
 TOKEN_LIFETIME = timedelta(minutes=10)
+BEAT_S = 1.0
+# The server sends a bookmark a minute; a watch that says less is a dead connection.
+WATCH_IDLE_S = 70.0
 # Loud reasons of Warning Events that never carry a CDI text; the server leaves them out.
 LOUD = (
     "BackOff",
@@ -111,13 +115,36 @@ class Endless:
             ceiling = min(ceiling * 2, self.last_s)
 
 
-def settings() -> kopf.OperatorSettings:
-    """Return the settings of the watches."""
+@dataclass(slots=True)
+class Beat:
+    """When the loop of the watches went round last. Written by its thread, read by any other."""
+
+    now: Callable[[], float] = time.monotonic
+    at: float | None = None
+
+    def strike(self) -> None:
+        """Note that the loop goes round at this moment."""
+        self.at = self.now()
+
+    def age_s(self) -> float:
+        """Return for how many seconds the loop has not gone round; 0 before it was started."""
+        return 0.0 if self.at is None else self.now() - self.at
+
+    async def keep(self) -> None:
+        """Strike for as long as the loop that this runs on goes round."""
+        while True:
+            self.strike()
+            await asyncio.sleep(BEAT_S)
+
+
+def settings(idle_s: float = WATCH_IDLE_S) -> kopf.OperatorSettings:
+    """Return the settings of the watches; one that is silent for ``idle_s`` is opened anew."""
     chosen = kopf.OperatorSettings()
     watching = chosen.watching
     watching.chunk_size = 500
     watching.server_timeout = 600
     watching.client_timeout = 660
+    watching.inactivity_timeout = idle_s
     watching.reconnect_backoff = 1.0
     watching.field_selectors["", "v1", "events"] = EVENT_SELECTOR
     chosen.networking.request_timeout = 60
@@ -217,13 +244,19 @@ class Forwarder:
 
 
 async def watch(
-    listener: Listener, credentials: Credentials, ready: asyncio.Event, stop: threading.Event
+    listener: Listener,
+    credentials: Credentials,
+    ready: asyncio.Event,
+    stop: threading.Event,
+    *,
+    beat: Beat,
+    idle_s: float = WATCH_IDLE_S,
 ) -> None:
     """Run the watches until ``stop`` is set; ``ready`` is set when they are under way.
 
     kopf gets a thread and an event loop of its own. On ours it would take SIGTERM for itself, and
     at its end it cancels every task that began while it ran, ours included. A refusal (403) is asked
-    again for ever. Raises, or returns early, when kopf gives up (an expired list page, an unknown
+    again for ever. ``beat`` tells whether that loop still goes round. Raises, or returns early, when kopf gives up (an expired list page, an unknown
     error in a watch): the process must then end and start anew.
     """
     loop = asyncio.get_running_loop()
@@ -243,14 +276,24 @@ async def watch(
     def run() -> None:
         error: BaseException | None = None
         try:
-            asyncio.run(_operator(forwarder, credentials, started, stop))
+            asyncio.run(_beating(beat, _operator(forwarder, credentials, started, stop, idle_s)))
         except BaseException as caught:  # noqa: BLE001  # it is raised again on the other loop
             error = caught
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(tell, error)
 
+    # From here on: a thread that never comes to its loop is stuck as well.
+    beat.strike()
     threading.Thread(target=run, name="kopf", daemon=True).start()
     await ended
+
+
+async def _beating(beat: Beat, work: Coroutine[Any, Any, None]) -> None:
+    keeping = asyncio.create_task(beat.keep())
+    try:
+        await work
+    finally:
+        keeping.cancel()
 
 
 async def _operator(
@@ -258,11 +301,12 @@ async def _operator(
     credentials: Credentials,
     ready: concurrent.futures.Future[Any],
     stop: threading.Event,
+    idle_s: float,
 ) -> None:
     try:
         await kopf.operator(
             registry=registry(listener, credentials),
-            settings=settings(),
+            settings=settings(idle_s),
             standalone=True,
             clusterwide=True,
             ready_flag=ready,

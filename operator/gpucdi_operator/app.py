@@ -38,6 +38,7 @@ from gpucdi_operator.options import Options
 from gpucdi_operator.podfacts import PodKey
 from gpucdi_operator.pods import PodReconciler
 from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.repairs import Repairs
 from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.rights import Rights
 from gpucdi_operator.silence import Silence
@@ -86,7 +87,13 @@ class Operator:
             options.timing.governor_s,
         )
         self.fleet = Fleet(
-            self.api, self.store, self.metrics, self.pods, self.node_queue, self.governor
+            self.api,
+            self.store,
+            self.metrics,
+            self.pods,
+            self.node_queue,
+            self.governor,
+            Repairs(self.metrics, self._counts, self.clock.now()),
         )
         self.silence = Silence(self.api, self.store, self.clock, options.timing, options.namespace)
         self.port = 0
@@ -94,6 +101,7 @@ class Operator:
         self.watching = asyncio.Event()
         self._stopping = asyncio.Event()
         self._beat = self.clock.monotonic()
+        self.watch_beat = adapters.Beat()
 
     def stop(self) -> None:
         """Ask :meth:`run` to end: the Lease is given back first."""
@@ -146,7 +154,14 @@ class Operator:
         would take half of the processor from the lists that readiness waits for.
         """
         await self.seeded.wait()
-        await adapters.watch(self.fleet, self.credentials, self.watching, stop)
+        await adapters.watch(
+            self.fleet,
+            self.credentials,
+            self.watching,
+            stop,
+            beat=self.watch_beat,
+            idle_s=self.options.timing.watch_idle_s,
+        )
 
     async def _seed(self) -> None:
         """Fill the store before we call ourselves ready."""
@@ -177,6 +192,10 @@ class Operator:
         while self.elector.is_leader is not wanted:
             self.elector.changed.clear()
             await self.elector.changed.wait()
+
+    def _counts(self) -> bool:
+        """Tell whether this replica counts for the fleet. What its first lists bring is history."""
+        return self.seeded.is_set() and self.elector.is_leader
 
     async def _lead(self) -> None:
         timing = self.options.timing
@@ -238,8 +257,13 @@ class Operator:
             await self.clock.sleep(BEAT_S)
 
     def _alive(self) -> str:
-        stuck_s = self.clock.monotonic() - self._beat
-        return f"the loop has been stuck for {stuck_s:.0f} s" if stuck_s > STUCK_S else ""
+        for loop, stuck_s in (
+            ("loop", self.clock.monotonic() - self._beat),
+            ("loop of the watches", self.watch_beat.age_s()),
+        ):
+            if stuck_s > STUCK_S:
+                return f"the {loop} has been stuck for {stuck_s:.0f} s"
+        return ""
 
     def _unready(self) -> str:
         if not self.watching.is_set():
@@ -273,6 +297,7 @@ class Operator:
             policy=RetryPolicy(
                 deadline_s=0.0, attempt_timeout_s=timing.lease_s / 3, connect_timeout_s=2.0
             ),
+            observe=self.metrics.request,
             clock=self.clock,
         )
         return Elector(api, self.clock, timing, self.identity, self.options.namespace)
