@@ -22,6 +22,7 @@ from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.podfacts import PodKey, key_of, runs
 from gpucdi_operator.pods import PodReconciler
 from gpucdi_operator.queue import KeyedQueue
+from gpucdi_operator.repairs import Repairs
 from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 
 PAGE = 500
@@ -46,6 +47,7 @@ class Fleet:
     pods: PodReconciler
     node_queue: KeyedQueue[str]
     governor: Governor
+    repairs: Repairs
 
     def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a Node."""
@@ -64,6 +66,7 @@ class Fleet:
             if before is not None and before.uid == record.uid:
                 self._forget_status(record.name)
         elif self.store.put_status(record):
+            self.repairs.saw(before, record)
             self.node_queue.add(record.name)
             self.governor.wake.set()
             if before is None or before.status.kinds != record.status.kinds:

@@ -7,6 +7,7 @@ the first hit.
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -33,10 +34,38 @@ EVENT_REASONS = (
     EVENT_REPAIRS_RESUMED,
     EVENT_LABEL_UNREADABLE,
 )
-_WRITES = ("apply", "create", "replace", "patch", "delete")
-_READS = ("get", "list")
+# Results of repairs that agents tell of; a test compares with the agent. What a newer one may invent
+# is counted as OTHER.
+REPAIR_RESULTS = ("Succeeded", "RolledBack", "Failed", "Removed")
+OTHER = "other"
+# What is asked for, by the plural in the path, and how; no other combination begins with zero.
+REQUESTS: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("list", "get", "apply", "patch"),
+    "gpucdistatuses": ("list", "apply"),
+    "gpucdipolicies": ("list", "apply"),
+    "pods": ("list", "get"),
+    "evictions": ("create",),
+    "events": ("list", "get", "create", "patch"),
+    "runtimeclasses": ("list",),
+    "namespaces": ("get",),
+    "leases": ("list", "get", "create", "replace"),
+}
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _LONG_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600)
+
+
+def resource_of(path: str) -> str:
+    """Return the plural of what a path of the API leads to; ``other`` for what we never ask for.
+
+    A subresource counts as its resource, but for an eviction, which is a deed of its own.
+    """
+    parts = path.strip("/").split("/")
+    # /api/VERSION/... or /apis/GROUP/VERSION/..., then perhaps namespaces/NAMESPACE.
+    inner = parts[2:] if parts[0] == "api" else parts[3:]
+    if inner[:1] == ["namespaces"] and len(inner) > 2:  # noqa: PLR2004  # more than its own path
+        inner = inner[2:]
+    plural = "evictions" if inner[2:] == ["eviction"] else "".join(inner[:1])
+    return plural if plural in REQUESTS else OTHER
 
 
 class Metrics:
@@ -93,8 +122,14 @@ class Metrics:
         )
         self.requests = Counter(
             "gpucdi_operator_api_requests",
-            "Requests to the API server beside kopf's watches.",
-            ["verb", "code"],
+            "Requests to the API server beside kopf's watches, the leader's own Lease included.",
+            ["verb", "resource", "code"],
+            registry=registry,
+        )
+        self.repairs = Counter(
+            "gpucdi_repairs_observed",
+            "Repairs that agents tell of, by result; counted by the replica that leads, so add up.",
+            ["result"],
             registry=registry,
         )
         self.breaker = Gauge(
@@ -150,6 +185,13 @@ class Metrics:
             buckets=_LONG_SECONDS,
             registry=registry,
         )
+        self.time_to_repair = Histogram(
+            "gpucdi_time_to_repair_seconds",
+            "From a node's drift to all names resolving, whoever mended it, by the node's clock; "
+            "observed by the replica that leads, so add up.",
+            buckets=_LONG_SECONDS,
+            registry=registry,
+        )
         self._create_zeros()
 
     def _create_zeros(self) -> None:
@@ -160,6 +202,7 @@ class Metrics:
             (self.explained, causes),
             (self.condition_writes, ("True", "False", "Unknown", "removed")),
             (self.events_seen, ("true", "false")),
+            (self.repairs, REPAIR_RESULTS),
             (self.taint_writes, ("put", "removed")),
             (self.restarted, tuple(why.value for why in Why)),
             (self.restarts_refused, RESTART_REFUSALS),
@@ -173,13 +216,14 @@ class Metrics:
         for reason in EVENT_REASONS:
             for write in ("create", "series"):
                 self.events.labels(reason, write)
-        for verb in (*_WRITES, *_READS):
-            for code in ("200", "0"):
-                self.requests.labels(verb, code)
+        for resource, verbs in REQUESTS.items():
+            for verb in verbs:
+                for code in ("201" if verb == "create" else "200", "0"):
+                    self.requests.labels(verb, resource, code)
 
     def request(self, record: RequestRecord) -> None:
         """Count one request of the adapter."""
-        self.requests.labels(record.verb, str(record.code)).inc()
+        self.requests.labels(record.verb, resource_of(record.path), str(record.code)).inc()
 
     def failed(self, queue: str) -> None:
         """Count a failed attempt."""

@@ -141,12 +141,13 @@ def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, int]:
 
 
 def written(grew: dict[str, int]) -> int:
-    """Return the requests that write among what has grown."""
+    """Return the requests that write among what has grown, but for the leader's own Lease."""
     return sum(
         count
         for name, count in grew.items()
         if name.startswith("gpucdi_operator_api_requests_total")
         and any(f'verb="{verb}"' in name for verb in WRITES)
+        and 'resource="leases"' not in name
     )
 
 
