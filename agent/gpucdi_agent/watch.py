@@ -136,14 +136,16 @@ def _watchable(host: HostTree, real: str) -> set[str]:
 class Watcher:
     """Calls ``wake`` when something that matters changes.
 
-    ``polling`` is True once inotify has refused (the node's watches or instances are used up); the
-    places are then looked at every two seconds, which ``problem`` tells.
+    ``polling`` is True while inotify refuses (the node's watches or instances are used up); the
+    places are then looked at every two seconds, which ``problem`` tells, and inotify is asked again
+    after ``refused_for_s``.
     """
 
     host: HostTree
     wake: Callable[[], None]
     polling: bool = False
     problem: str = ""
+    refused_for_s: float = 600.0
     places: Places = field(default_factory=Places)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _lenient: bool = False
@@ -165,7 +167,12 @@ class Watcher:
                 await self._changed.wait()
                 continue
             try:
-                await self._follow(directories)
+                async with asyncio.timeout(self.refused_for_s if self.polling else None):
+                    await self._follow(directories)
+            except TimeoutError:
+                # Who used up the watches may be gone, or the limit raised, while nobody restarted us.
+                self.polling, self.problem = False, ""
+                self.wake()
             except FileNotFoundError:
                 # A directory went between looking and watching; the next look sees what is there.
                 await asyncio.sleep(_AGAIN_SECONDS)
@@ -177,7 +184,7 @@ class Watcher:
                 # watchfiles gives the kernel's "too many open files" as a RuntimeError of its own.
                 await asyncio.sleep(_AGAIN_SECONDS)
                 self.polling = True
-                self.problem = self.problem or str(error)
+                self.problem = str(error)
                 self.wake()
 
     def notices(self) -> tuple[Finding, ...]:
@@ -188,8 +195,8 @@ class Watcher:
             cause=Cause.UNDETERMINED,
             severity=Severity.WARNING,
             message=f"inotify refused, files are polled instead: {self.problem}",
-            advice="raise fs.inotify.max_user_instances and max_user_watches on this node, then "
-            "restart the agent",
+            advice="raise fs.inotify.max_user_instances and max_user_watches on this node; inotify is "
+            f"asked again every {self.refused_for_s / 60:.0f} minutes",
             who=Who.ADMIN,
         )
         return (finding,)

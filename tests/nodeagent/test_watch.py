@@ -52,9 +52,11 @@ class Bell:
 
 
 @asynccontextmanager
-async def watching(host: HostTree, *, polling: bool = False) -> AsyncIterator[tuple[Watcher, Bell]]:
+async def watching(
+    host: HostTree, *, polling: bool = False, refused_for_s: float = 600.0
+) -> AsyncIterator[tuple[Watcher, Bell]]:
     bell = Bell()
-    watcher = Watcher(host, bell.ring, polling=polling)
+    watcher = Watcher(host, bell.ring, polling, "refused" * polling, refused_for_s)
     watcher.watch(places(host))
     task = asyncio.create_task(watcher.run())
     await asyncio.sleep(0.15)
@@ -169,6 +171,25 @@ async def test_without_inotify_it_polls(host: HostTree) -> None:
         write(host.root / "etc/cdi/new.yaml")
 
         await bell.heard(seconds=10)
+
+
+async def test_inotify_is_asked_again_and_no_longer_said_to_refuse(host: HostTree) -> None:
+    async with watching(host, polling=True, refused_for_s=0.3) as (watcher, bell):
+        await bell.heard(seconds=30)
+        assert (watcher.polling, watcher.notices()) == (False, ())
+
+
+async def test_changes_are_seen_by_inotify_after_polling(host: HostTree) -> None:
+    async with watching(host, polling=True, refused_for_s=0.3) as (watcher, bell):
+        await bell.heard(seconds=30)
+        # Written again and again: the first may be there before inotify is.
+        async with asyncio.timeout(30):
+            number = 0
+            while not bell.event.is_set():
+                number += 1
+                write(host.root / f"etc/cdi/{number}.yaml")
+                await asyncio.sleep(0.2)
+        assert not watcher.polling
 
 
 async def test_the_same_places_are_no_change(host: HostTree) -> None:
