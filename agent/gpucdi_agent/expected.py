@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from gpucdi.api import RepairRecord
 from gpucdi.host import HostTree
-from gpucdi.node.checkpoints import this_boot
 from gpucdi.repair import sha256_text
 from gpucdi_agent.state import Memory, StateStore
 
@@ -27,7 +26,7 @@ class ExpectedFiles:
         """Return what is remembered; after a reboot whatever is there is right."""
         if memory is None or memory.written is None:
             return cls(host)
-        if memory.boot_id != (this_boot(host).id or ""):
+        if not memory.is_of_this_boot(host):
             return cls(host, {path: _hash(host, path) for path in memory.written})
         return cls(host, dict(memory.written))
 

@@ -69,9 +69,15 @@ class HoldKeeper:
         """Somebody changed or removed our file after we had written it."""
         self._disputes += [self.monotonic()] * times
 
-    def resume(self, hold: Hold) -> None:
-        """Go on with a hold of an earlier process: it has lasted since then."""
+    def resume(self, hold: Hold, *, same_boot: bool) -> None:
+        """Go on with a hold of an earlier process: it has lasted since then.
+
+        Whoever disagreed with that process disagrees with this one, until the file was left alone
+        for the whole window. A reboot ends that: it takes the files in memory away, and Pods wait.
+        """
         self._since.setdefault(hold.reason, hold.since)
+        if hold.reason == DISPUTED and same_boot:
+            self.dispute(DISPUTE_LIMIT + 1)
 
     def next_due(self) -> float | None:
         """Return when (monotonic) a hold may begin or end by time alone, ``None`` if none will."""

@@ -102,8 +102,9 @@ class NodePass:
         self._world = surroundings
         self._dry_run = dry_run
         self._previous = memory.status if memory else None
-        if surroundings.holds is not None and self._previous and self._previous.hold:
-            surroundings.holds.resume(self._previous.hold)
+        if surroundings.holds is not None and memory and memory.status and memory.status.hold:
+            same_boot = memory.is_of_this_boot(surroundings.host)
+            surroundings.holds.resume(memory.status.hold, same_boot=same_boot)
         self._driver_roots: tuple[str, ...] = ()
         self._spec_dirs: tuple[str, ...] = DEFAULT_SPEC_DIRS
         self._backoff = Backoff(surroundings.monotonic)

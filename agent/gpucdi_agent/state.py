@@ -22,6 +22,7 @@ from gpucdi.api import Intent, NodeStatus, RepairRecord, fields, read_status, wr
 from gpucdi.api.names import OWN_FILE_PREFIX
 from gpucdi.cdi import Library, Reader
 from gpucdi.host import HostTree
+from gpucdi.node.checkpoints import this_boot
 from gpucdi.repair import sha256_text
 from gpucdi_agent.exclusive import BusyError, exclusive
 from gpucdi_agent.files import Files, is_temporary
@@ -50,6 +51,10 @@ class Memory:
     written: Mapping[str, str] | None = None
     boot_id: str = ""
     status: NodeStatus | None = None
+
+    def is_of_this_boot(self, host: HostTree) -> bool:
+        """Tell whether the node has not been booted since."""
+        return self.boot_id == (this_boot(host).id or "")
 
 
 @dataclass(frozen=True, slots=True)

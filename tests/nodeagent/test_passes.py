@@ -451,6 +451,46 @@ def test_somebody_who_disagrees_four_times_in_ten_minutes_wins(
     assert bench.run().status.state is NodeState.RESOLVED
 
 
+def disputed(bench: Bench) -> None:
+    bench.run()
+    for _ in range(4):
+        edit(bench)
+        result = bench.run()
+    # As the resident agent does after each pass.
+    StateStore(bench.host, RealFiles(), STATE).remember_status(result.status)
+
+
+def hold_of(bench: Bench) -> str | None:
+    hold = bench.run().status.hold
+    return hold.reason if hold else None
+
+
+def test_a_dispute_outlives_a_restart_of_the_agent(bench: Bench) -> None:
+    disputed(bench)
+    bench.restart()
+
+    assert hold_of(bench) == DISPUTED
+
+
+def test_a_dispute_ends_after_a_restart_too_when_the_file_is_left_alone(bench: Bench) -> None:
+    disputed(bench)
+    bench.restart()
+    bench.run()
+    bench.seconds += 601
+
+    assert hold_of(bench) is None
+
+
+def test_a_dispute_does_not_outlive_a_reboot(bench: Bench) -> None:
+    disputed(bench)
+    boot = bench.host.outside("/proc/sys/kernel/random/boot_id")
+    boot.parent.mkdir(parents=True, exist_ok=True)
+    boot.write_text("00000000-0000-0000-0000-000000000001\n")
+    bench.restart()
+
+    assert hold_of(bench) is None
+
+
 def test_what_another_agent_of_the_node_does_is_no_dispute(bench: Bench) -> None:
     # As `gpucdi-agent revert` and `repair` of a person beside the resident agent.
     person = Bench(bench.host)
