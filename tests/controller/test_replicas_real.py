@@ -10,30 +10,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import yaml
+from tests.controller.accounts import NAMESPACE, kubeconfig
 from tests.controller.conftest import Eventually
 from tests.controller.replicas import Spawn, replicas
 from tests.controller.scene import Scene, node_status
 from tests.fakeapi.controlplane import ControlPlane
 from tests.fakeapi.realapi import RealApi
 
-NAMESPACE = "gpucdi-system"
 PODS = 50
-
-
-def kubeconfig(plane: ControlPlane) -> str:
-    """Return what a Pod of the operator would have: its service account and nothing else."""
-    token = plane.kubectl("create", "token", "gpucdi-operator", "-n", NAMESPACE).strip()
-    cluster = {"server": plane.url, "certificate-authority": str(plane.ca_file)}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": token}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    }
-    return yaml.safe_dump(body)
 
 
 @pytest.fixture

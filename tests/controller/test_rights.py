@@ -1,16 +1,20 @@
-"""What operator and agent may do, on a real API server, with exactly what the manifest grants."""
+"""The operator on a real API server with exactly what the manifest grants, and that no more is needed.
+
+What an agent may write is in ``test_admission``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.controller.accounts import NAMESPACE, operators
 from tests.controller.conftest import QUICK, Eventually
 from tests.controller.scene import Scene, fresh, node_status
 from tests.fakeapi.controlplane import ROOT, ControlPlane
@@ -21,32 +25,15 @@ from gpucdi_agent.publish import IntentWatch, LeaseKeeper, Publisher
 from gpucdi_kube import (
     Credentials,
     HttpKubeApi,
-    KubeObject,
-    RetryPolicy,
     SystemClock,
-    paths,
 )
 from gpucdi_kube.credentials import StaticAuthorization
-from gpucdi_kube.errors import Forbidden
 from gpucdi_operator.app import Operator
 from gpucdi_operator.options import Options
 
 pytestmark = pytest.mark.timeout(400)
 MANIFEST = ROOT / "manifests" / "install.yaml"
 OPTIONAL = ROOT / "manifests" / "samples" / "optional-rights.yaml"
-NAMESPACE = "gpucdi-system"
-
-
-def token(plane: ControlPlane, account: str, pod: str = "") -> str:
-    bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}") if pod else ()
-    return plane.kubectl("create", "token", account, "-n", NAMESPACE, *bound).strip()
-
-
-def account_api(plane: ControlPlane, bearer: str) -> HttpKubeApi:
-    credentials = Credentials(
-        plane.url, StaticAuthorization(f"Bearer {bearer}"), ca_file=str(plane.ca_file)
-    )
-    return HttpKubeApi(credentials, policy=RetryPolicy(deadline_s=0.0))
 
 
 @pytest.mark.lab
@@ -58,11 +45,7 @@ async def test_the_incident_on_a_real_server_with_the_granted_rights(
     scene.node("gpu-17")
     scene.agent_says("gpu-17", node_status(drifted=True))
     scene.policy("p", repair={"mode": "Observe"})
-    bearer = token(apiserver, "gpucdi-operator")
-    credentials = Credentials(
-        apiserver.url, StaticAuthorization(f"Bearer {bearer}"), ca_file=str(apiserver.ca_file)
-    )
-    operator = Operator(Options(http="127.0.0.1:0", timing=QUICK), credentials)
+    operator = Operator(Options(http="127.0.0.1:0", timing=QUICK), operators(apiserver))
     running = asyncio.create_task(operator.run())
     try:
         await asyncio.wait_for(operator.watching.wait(), 120)
@@ -117,10 +100,8 @@ async def test_a_taint_and_a_restart_on_a_real_server_with_the_optional_rights(
         taint="NoSchedule",
         restartWaitingPods={"namespaceSelector": {}, "perMinute": 10, "afterSeconds": 0},
     )
-    bearer = StaticAuthorization(f"Bearer {token(apiserver, 'gpucdi-operator')}")
-    credentials = Credentials(apiserver.url, bearer, ca_file=str(apiserver.ca_file))
     timing = replace(QUICK, restart_settle_s=0.0)
-    operator = Operator(Options(http="127.0.0.1:0", timing=timing), credentials)
+    operator = Operator(Options(http="127.0.0.1:0", timing=timing), operators(apiserver))
     running = asyncio.create_task(operator.run())
 
     def taints() -> list[str]:
@@ -156,10 +137,8 @@ async def test_without_the_optional_rights_a_real_server_refuses_and_the_policy_
     chosen = {"namespaces": ["default"], "perMinute": 10, "afterSeconds": 0}
     everything = {"breaker": {"percent": 100, "minNodes": 100}}
     scene.policy("p", taint="NoSchedule", restartWaitingPods=chosen, repair=everything)
-    bearer = StaticAuthorization(f"Bearer {token(apiserver, 'gpucdi-operator')}")
-    credentials = Credentials(apiserver.url, bearer, ca_file=str(apiserver.ca_file))
     timing = replace(QUICK, restart_settle_s=0.0)
-    operator = Operator(Options(http="127.0.0.1:0", timing=timing), credentials)
+    operator = Operator(Options(http="127.0.0.1:0", timing=timing), operators(apiserver))
     running = asyncio.create_task(operator.run())
 
     def missing() -> set[str]:
@@ -178,126 +157,6 @@ async def test_without_the_optional_rights_a_real_server_refuses_and_the_policy_
         operator.stop()
         await asyncio.wait_for(running, 120)
     assert "deletionTimestamp" not in (real.find("pods", "gpu-pod", "default") or {})["metadata"]
-
-
-@pytest.fixture
-async def agent(apiserver: ControlPlane, real: RealApi) -> AsyncIterator[HttpKubeApi]:
-    """Speak to the real server with the token of the agent's Pod on node gpu-a."""
-    for node in ("gpu-a", "gpu-b"):
-        real.put("nodes", {"metadata": {"name": node}, "spec": {}})
-    pod = {
-        "metadata": {"name": "agent-a", "namespace": NAMESPACE},
-        "spec": {
-            "nodeName": "gpu-a",
-            "serviceAccountName": "gpucdi-agent",
-            "containers": [{"name": "agent", "image": "i"}],
-        },
-    }
-    real.put("pods", pod)
-    made = account_api(apiserver, token(apiserver, "gpucdi-agent", "agent-a"))
-    yield made
-    await made.close()
-    for node in ("gpu-a", "gpu-b"):
-        real.remove("gpucdistatuses", node)
-        real.remove("leases", f"gpucdi-agent-{node}", NAMESPACE)
-
-
-def status_object(name: str, **body: object) -> KubeObject:
-    return {
-        "apiVersion": "gpucdi.io/v1alpha1",
-        "kind": "GpuCdiStatus",
-        "metadata": {"name": name},
-        **body,
-    }
-
-
-def lease_object(node: str) -> KubeObject:
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": f"gpucdi-agent-{node}", "namespace": NAMESPACE},
-        "spec": {"holderIdentity": node, "leaseDurationSeconds": 180},
-    }
-
-
-@pytest.mark.lab
-async def test_an_agent_may_write_its_own_node(agent: HttpKubeApi) -> None:
-    await agent.create(paths.STATUSES, status_object("gpu-a", spec={"nodeName": "gpu-a"}))
-    await agent.apply(
-        paths.gpu_cdi_status_status("gpu-a"),
-        status_object("gpu-a", status={"state": "Drifted"}),
-        field_manager="gpucdi-agent",
-        force=True,
-    )
-    lease = paths.agent_lease("gpu-a")
-    await agent.apply(lease, lease_object("gpu-a"), field_manager="gpucdi-agent", force=True)
-
-
-@pytest.mark.lab
-async def test_an_agent_may_not_create_the_object_of_another_node(agent: HttpKubeApi) -> None:
-    with pytest.raises(Forbidden, match="gpucdi-agent of node gpu-a may not write"):
-        await agent.create(paths.STATUSES, status_object("gpu-b", spec={"nodeName": "gpu-b"}))
-
-
-@pytest.mark.lab
-async def test_an_agent_may_not_publish_for_another_node(agent: HttpKubeApi, real: RealApi) -> None:
-    real.put("gpucdistatuses", status_object("gpu-b", spec={"nodeName": "gpu-b"}))
-    with pytest.raises(Forbidden, match="may not write gpucdistatuses gpu-b"):
-        await agent.apply(
-            paths.gpu_cdi_status_status("gpu-b"),
-            status_object("gpu-b", status={"state": "Resolved"}),
-            field_manager="gpucdi-agent",
-            force=True,
-        )
-
-
-@pytest.mark.lab
-async def test_an_agent_may_not_renew_the_lease_of_another_node(agent: HttpKubeApi) -> None:
-    with pytest.raises(Forbidden, match="may not write leases gpucdi-agent-gpu-b"):
-        await agent.apply(
-            paths.agent_lease("gpu-b"), lease_object("gpu-b"), field_manager="m", force=True
-        )
-
-
-@pytest.mark.lab
-async def test_an_agent_may_not_take_the_operators_lease(agent: HttpKubeApi) -> None:
-    body = lease_object("gpu-a")
-    body["metadata"] = {"name": "gpucdi-operator", "namespace": NAMESPACE}
-    with pytest.raises(Forbidden, match="may not write leases gpucdi-operator"):
-        await agent.apply(paths.lease("gpucdi-operator"), body, field_manager="m", force=True)
-
-
-@pytest.mark.lab
-async def test_an_agent_may_not_create_itself_with_repairs(agent: HttpKubeApi) -> None:
-    spec = {"nodeName": "gpu-a", "repair": {"mode": "Auto"}}
-    with pytest.raises(Forbidden, match="without asking itself"):
-        await agent.create(paths.STATUSES, status_object("gpu-a", spec=spec))
-
-
-@pytest.mark.lab
-async def test_an_agent_has_no_right_to_any_spec(agent: HttpKubeApi, real: RealApi) -> None:
-    real.put("gpucdistatuses", status_object("gpu-a", spec={"nodeName": "gpu-a"}))
-    body = status_object("gpu-a", spec={"nodeName": "gpu-a", "repair": {"mode": "Auto"}})
-    with pytest.raises(Forbidden):
-        await agent.apply(paths.gpu_cdi_status("gpu-a"), body, field_manager="m", force=True)
-
-
-@pytest.mark.lab
-async def test_a_token_that_names_no_node_is_refused(
-    apiserver: ControlPlane, real: RealApi
-) -> None:
-    real.put("nodes", {"metadata": {"name": "gpu-a"}, "spec": {}})
-    stolen = account_api(apiserver, token(apiserver, "gpucdi-agent"))
-    with pytest.raises(Forbidden, match="names no node"):
-        await stolen.create(paths.STATUSES, status_object("gpu-a", spec={"nodeName": "gpu-a"}))
-    await stolen.close()
-
-
-@pytest.mark.lab
-async def test_an_agent_reads_neither_pods_nor_nodes(agent: HttpKubeApi) -> None:
-    for path in (paths.PODS, paths.NODES, paths.CORE_EVENTS):
-        with pytest.raises(Forbidden):
-            await anext(agent.list(path))
 
 
 # The same rights on the fake: each is used, and no other is needed ---------------------------
