@@ -13,12 +13,19 @@ import yaml
 from prometheus_client import CollectorRegistry
 from tests.fakeapi.controlplane import ROOT
 
+from gpucdi_agent.metrics import RESULTS as AGENT_RESULTS
 from gpucdi_agent.metrics import Metrics as AgentMetrics
+from gpucdi_agent.transaction import FAILED, REMOVED, ROLLED_BACK, SUCCEEDED
+from gpucdi_operator.metrics import REPAIR_RESULTS
 from gpucdi_operator.metrics import Metrics as OperatorMetrics
 from gpucdi_operator.restarts import Why
 
 MONITORING = ROOT / "manifests" / "monitoring"
 CASES = Path(__file__).parent / "alerts" / "rules_test.yaml"
+MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"?([^",]*)"?')
+# kubernetes-mixin's; and what Prometheus adds to every alert (external_labels).
+FOREIGN = {"KubePodCrashLooping": {"namespace", "pod", "container", "reason"}}
+EXTERNAL = {"cluster"}
 HEADINGS = ("## Meaning", "## Impact", "## Diagnosis", "## Mitigation")
 
 
@@ -88,6 +95,98 @@ def test_every_series_whose_labels_are_known_begins_with_zero() -> None:
     assert empty == set()
     whys = {sample.labels["why"] for sample in kept["gpucdi_pods_restarted"].samples}
     assert whys == set(Why)
+
+
+def emitted() -> dict[tuple[str, str], set[str]]:
+    """Return the values of every (metric, label) of the code; those of enumerations begin with 0."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for registry in (AgentMetrics().registry, OperatorMetrics().registry):
+        for metric in registry.collect():
+            for sample in metric.samples:
+                for label, value in sample.labels.items():
+                    found.setdefault((sample.name, label), set()).add(value)
+    daemon_sets = {
+        item["metadata"]["name"]
+        for item in yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text())
+        if item["kind"] == "DaemonSet"
+    }
+    found["kube_daemonset_status_number_unavailable", "daemonset"] = daemon_sets
+    return found
+
+
+def picked(expression: str) -> list[tuple[str, str, str]]:
+    """Return metric, label and value of what an expression picks, each alternative by itself."""
+    found = []
+    for metric, inside in re.findall(r"([a-z_:]+)\{([^}]*)\}", expression):
+        for label, operator, text in MATCHER.findall(inside):
+            assert operator in {"=", "=~"}
+            values = text.split("|") if operator == "=~" else [text]
+            found += [(metric, label, value) for value in values]
+    return found
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_every_label_value_that_a_rule_picks_is_one_that_the_code_emits(
+    rule: dict[str, Any],
+) -> None:
+    known = emitted()
+    named = picked(rule["expr"])
+    assert [item for item in named if item[2] not in known.get(item[:2], set())] == []
+    assert len(named) >= rule["expr"].count("{")
+
+
+def test_the_results_of_repairs_are_the_same_for_agent_operator_and_schema() -> None:
+    written = {SUCCEEDED, ROLLED_BACK, FAILED, REMOVED}
+    assert set(AGENT_RESULTS) == set(REPAIR_RESULTS) == written
+    crd = yaml.safe_load((ROOT / "crds" / "gpucdistatuses.yaml").read_text())
+    root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    repair = root["status"]["properties"]["repairs"]["items"]["properties"]
+    assert written <= set(repair["result"]["enum"])
+
+
+def carried(alert: str) -> set[str]:
+    """Return the labels that an alert has when it fires."""
+    if alert in FOREIGN:
+        return FOREIGN[alert] | EXTERNAL
+    rule = next(rule for rule in rules() if rule["alert"] == alert)
+    kept = [set(re.split(r",\s*", part)) for part in re.findall(r"by \(([^)]*)\)", rule["expr"])]
+    return set.intersection(*kept) | set(rule["labels"]) | EXTERNAL
+
+
+def inhibitions() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(
+        (MONITORING / "alertmanager-inhibit.yaml").read_text()
+    )["inhibit_rules"]
+    return found
+
+
+def chosen(matchers: list[str]) -> tuple[set[str], set[str]]:
+    """Return the alerts that matchers name, and the other labels that they ask for."""
+    read = [MATCHER.fullmatch(matcher) for matcher in matchers]
+    parts = [found.groups() for found in read if found is not None]
+    assert len(parts) == len(matchers)
+    alerts = {name for label, _, text in parts if label == "alertname" for name in text.split("|")}
+    return alerts, {label for label, _, _ in parts} - {"alertname"}
+
+
+@pytest.mark.parametrize("inhibition", inhibitions(), ids=lambda item: item["source_matchers"][0])
+def test_an_inhibition_names_alerts_that_exist_and_labels_that_they_carry(
+    inhibition: dict[str, Any],
+) -> None:
+    assert set(inhibition) == {"source_matchers", "target_matchers", "equal"}
+    ours = {rule["alert"] for rule in rules()}
+    sources, _ = chosen(inhibition["source_matchers"])
+    targets, _ = chosen(inhibition["target_matchers"])
+    assert sources, "an inhibition without a source would silence for ever"
+    assert sources <= ours
+    assert targets
+    assert targets <= ours | set(FOREIGN)
+    assert not sources & targets
+    for side in ("source_matchers", "target_matchers"):
+        alerts, labels = chosen(inhibition[side])
+        # A label that neither carries would be equal too: both are empty.
+        asked = labels | set(inhibition["equal"])
+        assert [alert for alert in alerts if not asked <= carried(alert)] == []
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
