@@ -210,6 +210,7 @@ class Operator:
             workers = self.options.workers
             group.create_task(self.node_queue.work(self.nodes.reconcile, workers))
             group.create_task(self.pod_queue.work(self.pods.reconcile, workers))
+            group.create_task(self.fleet.node_pods.run())
             group.create_task(self._once(self.fleet.take_over))
             group.create_task(self._once(self.governor.run))
             group.create_task(self._every(timing.lease_sweep_s, self._sweep))

@@ -1,7 +1,7 @@
 """The one place where the operator meets ``gpucdi.failures`` and ``gpucdi.diagnosis``.
 
-Owns: which failures of a Pod count, and what is made of them for the cluster. Must not know: how a
-text is read or a cause is found.
+Owns: which failures of a Pod count, what is made of them for the cluster, and which names a status
+says to be missing. Must not know: how a text is read or a cause is found.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from gpucdi.api import KindStatus, NameRequest, NodeStatus
 from gpucdi.diagnosis import Diagnosis, diagnose, event_note
 from gpucdi.failures import PodFailure, PodView, extract, pod_failures, pod_view
 from gpucdi.failures.names import UUID, device_of, kind_of
-from gpucdi_operator.store import Store
+from gpucdi.findings import Cause
+from gpucdi.node.kinds import ALL, device_names
+from gpucdi_operator.store import StatusRecord, Store
 
 # Reasons of kubelet's Warning Events that can carry a CDI text; the others are loud and never do.
 REASONS = frozenset({"Failed", "FailedCreatePodSandBox", "FailedPrepareDynamicResources"})
@@ -82,7 +84,8 @@ def is_at_risk(pod: Mapping[str, object], store: Store) -> bool:
     """Tell whether a running Pod asks for device names that no longer resolve on its node.
 
     Its containers go on; the next start of one of them fails. Only what the Pod itself shows counts
-    (its environment, its annotations): a device plugin may add requests that no API object has.
+    (its environment, its annotations): a device plugin may add requests that no API object has. A
+    name of which the status does not tell counts as none, so there may be more Pods, never fewer.
     """
     view = pod_view(pod)
     record = store.statuses.get(view.node)
@@ -94,7 +97,7 @@ def is_at_risk(pod: Mapping[str, object], store: Store) -> bool:
         return False
     kinds = {kind.kind: kind for kind in record.status.kinds if not kind.is_resolved}
     return any(
-        kind_of(asked) in kinds and _is_missing(kinds[kind_of(asked)], device_of(asked))
+        kind_of(asked) in kinds and _is_missing(kinds[kind_of(asked)], device_of(asked), record)
         for asked in _asked(view, handler.default_kind)
     )
 
@@ -111,7 +114,48 @@ def _asked(view: PodView, default_kind: str) -> Iterator[str]:
         yield device if "=" in device else f"{default_kind}={device}"
 
 
-def _is_missing(kind: KindStatus, device: str) -> bool:
-    # The list of names may be cut; where nothing but one aggregate resolves, every other is missing.
-    cut = kind.missing.count > len(kind.missing.names)
-    return device in kind.missing.names or (cut and kind.resolvable <= 1 and device != "all")
+def _is_missing(kind: KindStatus, device: str, record: StatusRecord) -> bool:
+    """Tell whether a name is known to be missing.
+
+    The list of missing names may be cut. It is in the order in which names are expected, so what
+    lies before its end and is not listed resolves; of what lies behind, all is missing or it is not
+    known what is.
+    """
+    listed = kind.missing.names
+    hidden = kind.missing.count - len(listed)
+    if device in listed or hidden <= 0:
+        return device in listed
+    expected = _expected(kind, record)
+    if device not in expected or len(expected) != kind.expected:
+        return False
+    if kind.resolvable == 0:
+        return True
+    if kind.resolvable == 1 and kind.cause is Cause.ONLY_ALL_DEVICE:
+        return device != ALL
+    shown = [expected.index(name) for name in listed if name in expected]
+    later = expected[max(shown, default=-1) + 1 :]
+    return device in later and hidden == len(later)
+
+
+def _expected(kind: KindStatus, record: StatusRecord) -> tuple[str, ...]:
+    """Return the names that the agent holds a kind against, in its order.
+
+    That is what ``gpucdi.node`` expects of a kind that is referenced, of one that only Pods asked
+    for, and of one that is merely checked.
+    """
+    gpus, intent = record.status.gpus, record.intent
+    everything = device_names(gpus, intent)
+    known = {*gpus.uuids, *everything, ALL}
+    asked = [
+        name
+        for item in intent.requests
+        if item.kind == kind.kind
+        for name in item.names
+        if name in known
+    ]
+    if kind.referenced_by or kind.kind in intent.extra_kinds:
+        return tuple(dict.fromkeys((*everything, *asked)))
+    if asked:
+        return tuple(dict.fromkeys(asked))
+    whole = (gpu.uuid for gpu in gpus.devices if not gpu.mig_enabled)
+    return (*whole, *(mig.uuid for gpu in gpus.devices for mig in gpu.mig))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_CONTROLLER, NOTE_LIMIT_BYTES
 from gpucdi.diagnosis.render import fit
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_kube.api import MERGE_PATCH
-from gpucdi_kube.clock import rfc3339_micro
+from gpucdi_kube.clock import parse_time, rfc3339_micro
 from gpucdi_kube.errors import AlreadyExists, NotFound
 from gpucdi_operator.metrics import Metrics
 
@@ -51,6 +52,12 @@ def event_name(about: str, uid: str, reason: str, key: str) -> str:
     return f"{about[: NAME_LIMIT - _HASH_LENGTH - 1].rstrip('.-')}.{digest}"
 
 
+def last_observed(event: Mapping[str, object]) -> datetime | None:
+    """Return when what an Event tells was observed last: its series counts, or its own time."""
+    last = fields.text(fields.mapping(event, "series"), "lastObservedTime")
+    return parse_time(last or fields.text(event, "eventTime"))
+
+
 @dataclass(slots=True)
 class Recorder:
     """Writes Events. ``identity`` is this replica's name.
@@ -71,23 +78,27 @@ class Recorder:
         Where the Event exists already it is left alone, unless ``again`` says that the fault was
         observed anew: then it becomes, or continues, a series.
         """
-        meta = fields.mapping(about, "metadata")
-        namespace = fields.text(meta, "namespace", CLUSTER_NAMESPACE)
-        name = event_name(
-            fields.text(meta, "name"), fields.text(meta, "uid"), note.reason, note.key
-        )
+        namespace, name = _place(about, note.reason, note.key)
         try:
             body = self._body(about, note, name, node_uid)
             await self.api.create(paths.events(namespace), body)
         except AlreadyExists:
             if again:
-                await self._continue(namespace, name, note)
+                await self.repeat(about, note)
             return False
         self.metrics.events.labels(note.reason, "create").inc()
         return True
 
-    async def _continue(self, namespace: str, name: str, note: Note) -> None:
-        path = paths.event(namespace, name)
+    async def last_told(
+        self, about: Mapping[str, object], reason: str, key: str = ""
+    ) -> datetime | None:
+        """Return when this was last told of an object; ``None`` where it was not, or long ago."""
+        found = await self.api.get(paths.event(*_place(about, reason, key)))
+        return None if found is None else last_observed(found)
+
+    async def repeat(self, about: Mapping[str, object], note: Note) -> None:
+        """Make the Event, which exists, a series, or continue the series."""
+        path = paths.event(*_place(about, note.reason, note.key))
         found = await self.api.get(path)
         if found is None:
             return
@@ -136,3 +147,10 @@ class Recorder:
         if node:
             body["related"] = {key: value for key, value in related.items() if value}
         return body
+
+
+def _place(about: Mapping[str, object], reason: str, key: str) -> tuple[str, str]:
+    """Return the namespace and the name of an Event about an object."""
+    meta = fields.mapping(about, "metadata")
+    name = event_name(fields.text(meta, "name"), fields.text(meta, "uid"), reason, key)
+    return fields.text(meta, "namespace", CLUSTER_NAMESPACE), name

@@ -8,18 +8,19 @@ not know: kopf, and what is decided.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Protocol
 
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTARTED, EVENT_RESTORED, EVENT_UNRESOLVABLE
-from gpucdi_kube import KubeApi, KubeError, KubeObject, paths
-from gpucdi_operator.diagnosing import REASONS, is_at_risk, tells_of_cdi
-from gpucdi_operator.events import LABEL_CAUSE
+from gpucdi_kube import KubeApi, paths
+from gpucdi_operator.diagnosing import REASONS, tells_of_cdi
+from gpucdi_operator.events import LABEL_CAUSE, last_observed
 from gpucdi_operator.governor import Governor
-from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
-from gpucdi_operator.podfacts import PodKey, key_of, runs
+from gpucdi_operator.nodepods import NodePods
+from gpucdi_operator.podfacts import PodKey
 from gpucdi_operator.pods import PodReconciler
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.repairs import Repairs
@@ -28,6 +29,7 @@ from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 PAGE = 500
 NODE_PAGE = 250
 EVENTS_V1 = "/apis/events.k8s.io/v1/events"
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Saw(Protocol):
@@ -48,6 +50,12 @@ class Fleet:
     node_queue: KeyedQueue[str]
     governor: Governor
     repairs: Repairs
+    node_pods: NodePods = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the part that lists the Pods of drifted nodes."""
+        pods = self.pods
+        self.node_pods = NodePods(self.api, self.store, pods.clock, pods.timing, pods)
 
     def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a Node."""
@@ -56,6 +64,7 @@ class Fleet:
             self._forget_node(record.name)
         elif self.store.put_node(record):
             self.node_queue.add(record.name)
+            self.pods.begin_anew(record.name)
             self.governor.wake.set()
 
     def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
@@ -69,17 +78,24 @@ class Fleet:
             self.repairs.saw(before, record)
             self.node_queue.add(record.name)
             self.governor.wake.set()
+            self.node_pods.saw_status(before, record)
             if before is None or before.status.kinds != record.status.kinds:
                 self.pods.look_at_node(record.name)
+            else:
+                self.pods.begin_anew(record.name)
 
     def saw_policy(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a GpuCdiPolicy."""
         record = PolicyRecord.of(body)
+        before = self.store.policies.get(record.name)
         if deleted:
             self.store.policies.pop(record.name, None)
             self.governor.wake.set()
         elif self.store.put_policy(record):
             self.governor.wake.set()
+            if before is None or _asks(before) != _asks(record):
+                for node in self.pods.on_node:
+                    self.pods.begin_anew(node)
 
     def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a RuntimeClass."""
@@ -134,61 +150,45 @@ class Fleet:
 
     async def resync_pods(self) -> None:
         """Look at the Pods of drifted nodes, and of no others: who fails, who would fail."""
-        drifted = self.store.drifted()
-        for node in drifted:
-            selector, at_risk = f"spec.nodeName={node}", 0
-            async for pod in self.api.list(paths.PODS, field_selector=selector):
-                await self._look_at(pod)
-                at_risk += self._is_at_risk(pod)
-            await self.pods.nodes.show_risk(node, at_risk)
-        marked = [name for name, item in self.store.statuses.items() if item.pods_at_risk]
-        for node in set(marked).difference(drifted):
-            await self.pods.nodes.show_risk(node, None)
-
-    async def _look_at(self, pod: KubeObject) -> None:
-        """Act on a listed Pod; one whose Event is refused must not hide those behind it."""
-        key = key_of(pod)
-        try:
-            await self.pods.saw_pod(key, pod)
-        except Exception as error:  # noqa: BLE001  # one Pod must not hide those behind it
-            trace = None if isinstance(error, KubeError) else error
-            told = f"{type(error).__name__}: {error}"
-            log("Pod not explained, will be tried again", 30, pod=str(key), error=told, trace=trace)
-            self.pods.queue.add(key)
-
-    def _is_at_risk(self, pod: KubeObject) -> bool:
-        try:
-            return runs(pod) and is_at_risk(pod, self.store)
-        except Exception as error:  # noqa: BLE001  # as above
-            log("Pod not read", 40, pod=str(key_of(pod)), trace=error)
-            return False
+        await self.node_pods.resync()
 
     async def take_over(self) -> None:
         """Learn from our own Events which Pods were explained and not yet restored."""
         explained = await self._told(EVENT_UNRESOLVABLE)
         restored = await self._told(EVENT_RESTORED)
-        for key, cause in explained.items():
-            if key not in restored:
+        for key, (told, cause) in explained.items():
+            # One that fails again has both Events; the later one tells how it is.
+            if key not in restored or restored[key][0] < told:
                 self.pods.saw_explained(key, cause)
         async for body in self.api.list(EVENTS_V1, field_selector=f"reason={EVENT_RESTARTED}"):
             self.pods.restarter.saw_restarted(body)
         self.pods.restarter.warm = True
 
-    async def _told(self, reason: str) -> dict[PodKey, str]:
-        found: dict[PodKey, str] = {}
+    async def _told(self, reason: str) -> dict[PodKey, tuple[datetime, str]]:
+        """Return when each Pod was last told something, and the cause."""
+        found: dict[PodKey, tuple[datetime, str]] = {}
         async for body in self.api.list(EVENTS_V1, field_selector=f"reason={reason}"):
             about = fields.mapping(body, "regarding")
             key = PodKey(*(fields.text(about, name) for name in ("namespace", "name", "uid")))
             labels = fields.mapping(fields.mapping(body, "metadata"), "labels")
-            found[key] = fields.text(labels, LABEL_CAUSE)
+            told = (last_observed(body) or LONG_AGO, fields.text(labels, LABEL_CAUSE))
+            found[key] = max(told, found.get(key, told))
         return found
 
     def _forget_node(self, name: str) -> None:
         self.store.nodes.pop(name, None)
         self.pods.nodes.forget(name)
         self.node_queue.drop(name)
+        self.pods.look_at_node(name)
 
     def _forget_status(self, name: str) -> None:
         self.store.statuses.pop(name, None)
         self.store.silent.discard(name)
         self.node_queue.add(name)
+        self.node_pods.forget(name)
+        self.pods.look_at_node(name)
+
+
+def _asks(record: PolicyRecord) -> tuple[object, ...]:
+    """Return by what a policy may let Pods be restarted."""
+    return (record.policy, record.breaker.state)

@@ -36,6 +36,14 @@ class Timing:
     node_wait_s: float = 15.0
     # An explained Pod is looked at again this often while its names resolve and it does not run.
     pod_recheck_s: float = 15.0
+    # Each time after twice as long, up to this, until its node or an Event tells something new.
+    pod_recheck_limit_s: float = 300.0
+    # A Pod that fails again after it was restored is told so, but not more often than this.
+    event_again_s: float = 300.0
+    # The Pods of a node that drifts are counted so long afterwards, when the last name has gone.
+    risk_settle_s: float = 5.0
+    # Between the lists of two such nodes: a roll-out may make thousands drift at once.
+    risk_interval_s: float = 0.25
     # No Pod is restarted before its node's names have resolved for so long.
     restart_settle_s: float = 30.0
     # A Pod whose disruption budget is used up is tried again after this.

@@ -40,6 +40,12 @@ def _is_well(state: Mapping[str, object]) -> bool:
     return bool(ended) and fields.integer(ended, "exitCode", 1) == 0
 
 
+def has_ended(pod: Mapping[str, object]) -> bool:
+    """Tell whether kubelet starts none of the containers any more."""
+    phase = fields.text(fields.mapping(pod, "status"), "phase")
+    return phase in {"Succeeded", "Failed"}
+
+
 def is_told_as(pod: Mapping[str, object], uid: str) -> bool:
     """Tell whether Events with ``uid`` are about this Pod: a static Pod's have its hash, some none.
 

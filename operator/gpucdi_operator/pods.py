@@ -8,25 +8,25 @@ Must not know: kopf, texts, causes.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from gpucdi.api import fields
-from gpucdi.api.names import EVENT_RESTORED, EVENT_UNRESOLVABLE
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_operator.diagnosing import Explanation, explain
-from gpucdi_operator.events import Note, Recorder
-from gpucdi_operator.logs import log
+from gpucdi_operator.events import Recorder
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Timing
-from gpucdi_operator.podfacts import PodKey, is_told_as, key_of, runs
+from gpucdi_operator.podfacts import PodKey, has_ended, is_told_as, key_of, runs
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.store import Store
+from gpucdi_operator.telling import Teller
+from gpucdi_operator.tracks import Track
 
 TRACKED_LIMIT = 20_000
-TEXTS_KEPT = 3
 # kubelet's texts are a few hundred; the names of 16 GPUs are under a thousand.
 TEXT_CHARACTERS = 8_192
 # A replica that begins to lead leaves Pods to the lists that it has not heard of for so long.
@@ -34,22 +34,11 @@ HEARD_S = 600.0
 
 
 @dataclass(slots=True)
-class Track:
-    """What is remembered of a Pod. Times are monotonic; ``explained`` maps causes to times."""
-
-    seen_at: float
-    heard_at: float = float("-inf")
-    node: str = ""
-    texts: deque[str] = field(default_factory=lambda: deque(maxlen=TEXTS_KEPT))
-    explained: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class PodReconciler:
     """See the module.
 
-    ``aliases`` maps keys that Events are told under to those of the API server; ``looked`` is when
-    Pods were read, the oldest first.
+    ``on_node`` are the tracks by their node, as far as it is known; ``aliases`` maps keys that Events
+    are told under to those of the API server; ``looked`` is when Pods were read, the oldest first.
     """
 
     api: KubeApi
@@ -62,15 +51,21 @@ class PodReconciler:
     node_queue: KeyedQueue[str]
     nodes: NodeReconciler
     restarter: Restarter
+    teller: Teller = field(init=False)
     tracks: dict[PodKey, Track] = field(default_factory=dict)
+    on_node: dict[str, set[PodKey]] = field(default_factory=dict)
     aliases: dict[PodKey, PodKey] = field(default_factory=dict)
     looked: OrderedDict[PodKey, float] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        """Make the part that writes what Pods are told."""
+        self.teller = Teller(self.store, self.clock, self.metrics, self.timing, self.recorder)
 
     def saw_event(self, key: PodKey, text: str) -> None:
         """Take the text of a Warning Event that tells of CDI."""
         key = self.aliases.get(key, key)
         track, kept = self.track(key), text[:TEXT_CHARACTERS]
-        track.heard_at = self.clock.monotonic()
+        track.heard_at, track.looks = self.clock.monotonic(), 0
         if kept not in track.texts:
             track.texts.append(kept)
         self.queue.add(key)
@@ -88,7 +83,9 @@ class PodReconciler:
 
     def saw_explained(self, key: PodKey, cause: str) -> None:
         """Take over from an earlier leader: this Pod was explained and not yet restored."""
-        self.track(key).explained.setdefault(cause, self.clock.monotonic())
+        track, now = self.track(key), self.clock.monotonic()
+        track.explained.setdefault(cause, now)
+        track.due.setdefault(cause, now + self.timing.event_refresh_s)
         self.queue.add(key)
 
     @property
@@ -107,7 +104,9 @@ class PodReconciler:
 
     def forget(self, key: PodKey) -> None:
         """Stop following a Pod."""
-        self.tracks.pop(key, None)
+        track = self.tracks.pop(key, None)
+        if track is not None:
+            self._place(key, track, "")
         self.queue.discard(key)
         self.restarter.drop(key.uid)
         for told in [told for told, known in self.aliases.items() if known == key]:
@@ -117,10 +116,27 @@ class PodReconciler:
         self.forget(key)
         self.queue.drop(key)
 
-    def look_at_node(self, node: str) -> None:
-        """Look again at the explained Pods of a node whose status has changed."""
+    def look_at_node(self, node: str, known: Container[PodKey] = ()) -> None:
+        """Look at the Pods of a node, now that it has changed, but at none that is ``known``."""
+        for key in self.on_node.get(node, ()):
+            if key not in known:
+                self.tracks[key].looks = 0
+                self.queue.add(key)
+
+    def begin_anew(self, node: str) -> None:
+        """Look at the Pods of a node that are looked at every now and then as often as at first."""
+        for key in self.on_node.get(node, ()):
+            self.tracks[key].looks = 0
+            if key in self.queue:
+                self.queue.add(key, after_s=self.timing.pod_recheck_s)
+
+    def look_at_the_rest(self, listed: Container[str]) -> None:
+        """Look at the Pods that no list of a node shows and that nothing else leads to.
+
+        Such are those of a Node, or of a status, that is gone.
+        """
         for key, track in self.tracks.items():
-            if track.node == node:
+            if track.node not in listed and key not in self.queue:
                 self.queue.add(key)
 
     async def reconcile(self, key: PodKey) -> None:
@@ -167,27 +183,64 @@ class PodReconciler:
         self.aliases[told] = key
         return key
 
-    async def saw_pod(self, key: PodKey, pod: KubeObject) -> None:
-        """Act on a Pod as it is now."""
+    async def saw_pod(self, key: PodKey, pod: KubeObject, *, listed: bool = False) -> None:
+        """Act on a Pod as it is now, or as it was when its list was made."""
         track = self.track(key)
-        track.node = fields.text(fields.mapping(pod, "spec"), "nodeName")
+        self._place(key, track, fields.text(fields.mapping(pod, "spec"), "nodeName"))
         explanations = explain(pod, tuple(track.texts), self.store)
         if explanations and self._node_may_speak(track):
             self.queue.add(key, after_s=self.timing.pod_get_s)
         elif explanations:
-            await self._explain(pod, track, explanations)
-            self._request(track.node, explanations)
-            await self._restart(key, pod, explanations)
-            if self._may_run_soon(track, explanations):
-                self.queue.add(key, after_s=self.timing.pod_recheck_s)
+            await self._fails(key, pod, track, explanations, listed=listed)
         elif not track.explained:
             self.forget(key)
+        elif listed:
+            # What it is told next rests on how it is, not on how it was.
+            self.queue.add(key)
         elif runs(pod):
-            await self._restored(key, pod, track)
-        elif fields.text(fields.mapping(pod, "status"), "phase") in {"Succeeded", "Failed"}:
+            await self.teller.restored(pod, track)
+            self.forget(key)
+        elif has_ended(pod):
             self.forget(key)
         else:
-            self.queue.add(key, after_s=self.timing.pod_recheck_s)
+            self._recheck(key, track)
+
+    async def _fails(
+        self,
+        key: PodKey,
+        pod: KubeObject,
+        track: Track,
+        explanations: tuple[Explanation, ...],
+        *,
+        listed: bool,
+    ) -> None:
+        again_s = await self.teller.explain(pod, track, explanations, listed=listed)
+        if again_s is not None:
+            self.queue.add(key, after_s=again_s)
+        self._request(track.node, explanations)
+        await self._restart(key, pod, explanations)
+        record = self.store.statuses.get(track.node)
+        is_drifted = record is not None and record.is_drifted
+        if has_ended(pod) and again_s is None and not is_drifted:
+            # Nothing starts it again, and nothing on its node is left to be done.
+            self.forget(key)
+        elif self._may_run_soon(track, explanations):
+            self._recheck(key, track)
+
+    def _recheck(self, key: PodKey, track: Track) -> None:
+        if key not in self.queue:
+            first_s, limit_s = self.timing.pod_recheck_s, self.timing.pod_recheck_limit_s
+            self.queue.add(key, after_s=track.recheck_s(first_s, limit_s))
+
+    def _place(self, key: PodKey, track: Track, node: str) -> None:
+        """Note on which node a Pod is; none takes it out."""
+        if track.node in self.on_node:
+            self.on_node[track.node].discard(key)
+            if not self.on_node[track.node]:
+                del self.on_node[track.node]
+        track.node = node
+        if node:
+            self.on_node.setdefault(node, set()).add(key)
 
     def _node_may_speak(self, track: Track) -> bool:
         """Tell whether the status that would name file and cause is still to be expected.
@@ -205,30 +258,6 @@ class PodReconciler:
         resolves = record is not None and record.status.missing == 0
         return resolves or any(item.diagnosis.resolved_now for item in explanations)
 
-    async def _explain(
-        self, pod: KubeObject, track: Track, explanations: tuple[Explanation, ...]
-    ) -> None:
-        causes: dict[str, Explanation] = {}
-        for item in explanations:
-            # What resolves by now was explained before, or needs no second opinion.
-            if not (item.diagnosis.resolved_now and track.explained):
-                causes.setdefault(item.cause, item)
-        for cause, item in causes.items():
-            now = self.clock.monotonic()
-            last = track.explained.get(cause)
-            if last is not None and now - last < self.timing.event_refresh_s:
-                continue
-            note = _explaining(item, track.node)
-            node_uid = self._node_uid(track.node)
-            is_new = await self.recorder.record(
-                pod, note, node_uid=node_uid, again=last is not None
-            )
-            track.explained[cause] = now
-            if is_new:
-                self.metrics.explained.labels(cause).inc()
-                self.metrics.time_to_explain.observe(now - track.seen_at)
-                log("Pod explained", pod=str(key_of(pod)), node=track.node, cause=cause)
-
     def _request(self, node: str, explanations: tuple[Explanation, ...]) -> None:
         wanted = [request for item in explanations for request in item.requests()]
         if wanted and self.nodes.request(node, wanted):
@@ -243,39 +272,3 @@ class PodReconciler:
         again_s = await self.restarter.consider(pod, explanations)
         if again_s is not None:
             self.queue.add(key, after_s=again_s)
-
-    async def _restored(self, key: PodKey, pod: KubeObject, track: Track) -> None:
-        note = Note(
-            "Normal",
-            EVENT_RESTORED,
-            "Start",
-            f"The CDI devices of this Pod resolve again on node {track.node}; its containers run.",
-        )
-        if await self.recorder.record(pod, note, node_uid=self._node_uid(track.node)):
-            self.metrics.restored.inc()
-            waited = self.clock.monotonic() - min(track.explained.values())
-            self.metrics.time_to_restore.observe(waited)
-            log("Pod restored", pod=str(key_of(pod)), node=track.node)
-        self.forget(key)
-
-    def _node_uid(self, node: str) -> str:
-        record = self.store.nodes.get(node)
-        return record.uid if record is not None else ""
-
-
-def _explaining(item: Explanation, node: str) -> Note:
-    container = item.failure.container
-    lists = {
-        "initContainerStatuses": "initContainers",
-        "ephemeralContainerStatuses": "ephemeralContainers",
-    }
-    spec_list = lists.get(item.failure.container_list, "containers")
-    return Note(
-        "Warning",
-        EVENT_UNRESOLVABLE,
-        "Start",
-        item.note(node),
-        key=item.cause,
-        cause=item.cause,
-        field_path=f"spec.{spec_list}{{{container}}}" if container else "",
-    )

@@ -49,6 +49,10 @@ class KeyedQueue(Generic[K]):
         """Return how many keys wait to be worked on, delayed ones not counted."""
         return len(self._waiting) + len(self._again)
 
+    def __contains__(self, key: K) -> bool:
+        """Tell whether ``key`` will be worked on, now or later; what is worked on does not count."""
+        return key in self._waiting or key in self._again or key in self._due
+
     @property
     def is_idle(self) -> bool:
         """True when nothing waits and nothing is worked on; delayed keys may remain."""
@@ -80,6 +84,11 @@ class KeyedQueue(Generic[K]):
         """Forget ``key`` even where it waits to be worked on now."""
         self.discard(key)
         self._waiting.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget every key but those that are worked on."""
+        for kept in (self._waiting, self._again, self._due, self._later, self._failures):
+            kept.clear()
 
     async def work(self, handle: Callable[[K], Awaitable[None]], workers: int) -> None:
         """Work with so many workers until cancelled."""

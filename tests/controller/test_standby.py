@@ -17,7 +17,8 @@ from gpucdi_kube.clock import rfc3339_micro
 from gpucdi_operator.app import Operator
 from gpucdi_operator.options import Options
 from gpucdi_operator.podfacts import PodKey
-from gpucdi_operator.pods import HEARD_S, TRACKED_LIMIT, Track
+from gpucdi_operator.pods import HEARD_S, TRACKED_LIMIT
+from gpucdi_operator.tracks import Track
 
 
 def another_leads(api: FakeApi) -> None:
