@@ -7,18 +7,23 @@ state kept in the policy's status; so a restart or another leader goes on where 
     Open ── the pause is over ──► HalfOpen: one drifted node may repair
     HalfOpen ── that node resolves ──► Recovering: all may; what drifted before is forgiven
     HalfOpen ── it does not ──► Open                 Recovering ── the window is over ──► Closed
+
+Nodes are tried in turn, by name, and only those that could repair: one that is held, silent or
+broken in a way of its own must not stop the others for ever. Where no node repairs at all there is
+nothing to stop, and the breaker is Closed.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gpucdi.api import ConditionStatus
-from gpucdi.api.names import CONDITION_RESOLVABLE
 from gpucdi.api.policy import BreakerConfig, BreakerState, BreakerStatus
+from gpucdi.findings import Cause
 from gpucdi_kube.clock import parse_time, rfc3339
 from gpucdi_operator.store import StatusRecord
 
@@ -31,7 +36,10 @@ _CAUSE_CHARACTERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """That a node drifted: when, over which kind, and whether it is drifted still."""
+    """That a node drifted: when, over which kind, and whether it is drifted still.
+
+    ``cause`` is empty where the node was repaired: its status does not tell any more.
+    """
 
     node: str
     at: datetime
@@ -46,8 +54,7 @@ def drift_of(record: StatusRecord) -> Drift | None:
     A node that was repaired at once does not look drifted any more, but its last repair says that
     it was.
     """
-    status = record.status
-    condition = next((c for c in status.conditions if c.type == CONDITION_RESOLVABLE), None)
+    status, condition = record.status, record.resolvable
     if condition is None:
         return None
     if condition.status is ConditionStatus.FALSE:
@@ -62,34 +69,58 @@ def drift_of(record: StatusRecord) -> Drift | None:
     at = parse_time(done.time) if done is not None else None
     if done is None or at is None:
         return None
-    return Drift(record.name, at, done.kind, condition.reason[:_CAUSE_CHARACTERS], lasts=False)
+    return Drift(record.name, at, done.kind, "", lasts=False)
 
 
 def step(
-    before: BreakerStatus, config: BreakerConfig, records: Mapping[str, StatusRecord], now: datetime
+    before: BreakerStatus,
+    config: BreakerConfig,
+    records: Mapping[str, StatusRecord],
+    now: datetime,
+    *,
+    able: AbstractSet[str] = frozenset(),
+    acts: bool = True,
 ) -> BreakerStatus:
-    """Return the state of the breaker; ``records`` are the nodes that its policy governs."""
-    drifts = [drift for record in records.values() if (drift := drift_of(record)) is not None]
+    """Return the state of the breaker; ``records`` are the nodes that its policy governs.
+
+    ``able`` are those of the drifted nodes, and of the one that is tried, that could repair if
+    nothing stopped them; ``acts`` tells whether any node of the policy may repair at all.
+    """
     since = parse_time(before.since) or now
     if since - now > AHEAD:
         # Waiting for the clock to get there might take for ever; what was begun begins anew.
         return replace(before, since=rfc3339(now))
+    if not acts:
+        return before if before.state is BreakerState.CLOSED else BreakerStatus(since=rfc3339(now))
+    drifts = _drifts(records)
+    window = timedelta(minutes=config.window_minutes)
     match before.state:
         case BreakerState.CLOSED:
-            start = now - timedelta(minutes=config.window_minutes)
-            recent = [drift for drift in drifts if drift.at >= start]
+            recent = [drift for drift in drifts if drift.at >= now - window]
             return _tripped(recent, config, len(records), now) or before
         case BreakerState.RECOVERING:
             recent = [drift for drift in drifts if drift.lasts and drift.at > since]
             tripped = _tripped(recent, config, len(records), now)
-            over = now - since >= timedelta(minutes=config.window_minutes)
+            over = now - since >= window
             return tripped or (BreakerStatus(since=rfc3339(now)) if over else before)
         case BreakerState.OPEN:
             if now - since < timedelta(minutes=config.pause_minutes):
                 return before
-            return _half_open(before, drifts, now)
+            return _try_next(before, drifts, able, now)
         case BreakerState.HALF_OPEN:
-            return _judged(before, {drift.node for drift in drifts if drift.lasts}, since, now)
+            return _judged(before, records, able, now)
+
+
+def nothing_to_try(
+    state: BreakerStatus, records: Mapping[str, StatusRecord], able: AbstractSet[str]
+) -> bool:
+    """Tell whether nodes are drifted of which none could be tried now."""
+    drifts = _drifts(records)
+    return any(drift.lasts for drift in drifts) and not _candidates(state, drifts, able)
+
+
+def _drifts(records: Mapping[str, StatusRecord]) -> list[Drift]:
+    return [drift for record in records.values() if (drift := drift_of(record)) is not None]
 
 
 def _tripped(
@@ -104,21 +135,59 @@ def _tripped(
     if len(group) < config.min_nodes or len(group) * 100 <= config.percent * governed:
         return None
     first = min(group, key=lambda drift: (drift.at, drift.node))
-    return BreakerStatus(BreakerState.OPEN, rfc3339(now), kind, first.cause, first.node, len(group))
+    cause = _common_cause(group)
+    return BreakerStatus(BreakerState.OPEN, rfc3339(now), kind, cause, first.node, len(group))
 
 
-def _half_open(before: BreakerStatus, drifts: Iterable[Drift], now: datetime) -> BreakerStatus:
-    drifted = sorted(drift.node for drift in drifts if drift.lasts)
-    if not drifted:
+def _common_cause(group: Iterable[Drift]) -> str:
+    """Return the cause of most nodes, of equals the first by name."""
+    causes = Counter(drift.cause for drift in group if drift.cause)
+    if not causes:
+        return Cause.UNDETERMINED.value
+    return min(causes, key=lambda cause: (-causes[cause], cause))
+
+
+def _candidates(
+    before: BreakerStatus, drifts: Iterable[Drift], able: AbstractSet[str]
+) -> list[str]:
+    """Return the nodes that may be tried, by name.
+
+    While nodes are drifted over what opened the breaker, another kind's would prove nothing.
+    """
+    lasting = [drift for drift in drifts if drift.lasts]
+    telling = [drift for drift in lasting if drift.kind == before.kind] or lasting
+    return sorted(drift.node for drift in telling if drift.node in able)
+
+
+def _try_next(
+    before: BreakerStatus, drifts: Iterable[Drift], able: AbstractSet[str], now: datetime
+) -> BreakerStatus:
+    """Try the node that follows the last one tried, and after the last node the first."""
+    drifts = list(drifts)
+    if not any(drift.lasts for drift in drifts):
         return replace(before, state=BreakerState.RECOVERING, since=rfc3339(now), trial="")
-    return replace(before, state=BreakerState.HALF_OPEN, since=rfc3339(now), trial=drifted[0])
+    names = _candidates(before, drifts, able)
+    if not names:
+        # An Open one does not begin its pause anew: as soon as a node can be tried, it is.
+        waits = before.state is BreakerState.OPEN
+        return before if waits else replace(before, state=BreakerState.OPEN, since=rfc3339(now))
+    chosen = next((name for name in names if name > before.trial), names[0])
+    return replace(before, state=BreakerState.HALF_OPEN, since=rfc3339(now), trial=chosen)
 
 
 def _judged(
-    before: BreakerStatus, drifted: set[str], since: datetime, now: datetime
+    before: BreakerStatus,
+    records: Mapping[str, StatusRecord],
+    able: AbstractSet[str],
+    now: datetime,
 ) -> BreakerStatus:
-    if before.trial not in drifted:
+    record = records.get(before.trial)
+    if record is None or before.trial not in able:
+        # Gone, silent, held, or not in mode Auto any more: whatever it says proves nothing.
+        return _try_next(before, _drifts(records), able, now)
+    told = record.resolvable
+    if told is not None and told.status is ConditionStatus.TRUE:
         return replace(before, state=BreakerState.RECOVERING, since=rfc3339(now), trial="")
-    if now - since >= TRIAL:
-        return replace(before, state=BreakerState.OPEN, since=rfc3339(now), trial="")
+    if now - (parse_time(before.since) or now) >= TRIAL:
+        return replace(before, state=BreakerState.OPEN, since=rfc3339(now))
     return before

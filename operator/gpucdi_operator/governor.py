@@ -8,7 +8,6 @@ the breaker's state in the policy's status.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,12 +29,13 @@ from gpucdi_kube.errors import NotFound
 from gpucdi_operator import breaker, taints
 from gpucdi_operator.decide import node_condition
 from gpucdi_operator.events import Note, Recorder
+from gpucdi_operator.groups import Group, gather
 from gpucdi_operator.leader import NotLeadingError
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.policies import HOLD_LABEL, Choice
-from gpucdi_operator.policy_status import Group, conditions
+from gpucdi_operator.policy_status import conditions
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.rights import Rights
 from gpucdi_operator.rulings import Rulings
@@ -88,7 +88,7 @@ class Governor:
 
     async def look(self) -> None:
         """Rule over every node and publish what came of it."""
-        groups = self._groups()
+        groups = gather(self.store, self._chooser())
         self._forget_gone()
         for name, record in list(self.store.policies.items()):
             await self._tried(self._step(record, groups.get(name, Group())), record)
@@ -121,24 +121,6 @@ class Governor:
             with suppress(KeyError):
                 self.metrics.breaker.remove(name)
 
-    def _groups(self) -> dict[str, Group]:
-        choice = self._chooser()
-        groups: dict[str, Group] = defaultdict(Group)
-        for name, node in self.store.nodes.items():
-            chosen = choice.governing(node.labels)
-            for loser in chosen[1:]:
-                groups[loser.name].selected += 1
-                groups[loser.name].lost_to.add(chosen[0].name)
-            if chosen:
-                group = groups[chosen[0].name]
-                group.selected += 1
-                group.governed += 1
-                if name in self.store.statuses:
-                    group.records[name] = self.store.statuses[name]
-                    if node.tainted:
-                        group.carrying.add(name)
-        return groups
-
     def _chooser(self) -> Choice:
         policies = tuple(record.policy for record in self.store.policies.values())
         if policies != self._choice.policies:
@@ -148,7 +130,14 @@ class Governor:
     async def _step(self, record: PolicyRecord, group: Group) -> None:
         """Let the breaker make its step and tell of it; the state is stored before it counts."""
         before = record.breaker
-        after = breaker.step(before, record.policy.breaker, group.records, self.clock.now())
+        after = breaker.step(
+            before,
+            record.policy.breaker,
+            group.records,
+            self.clock.now(),
+            able=group.able,
+            acts=group.acts(record.policy),
+        )
         self.metrics.breaker.labels(record.name).set(after.state.stops_repairs)
         if after != before:
             await self._store(record, group, after)
@@ -230,14 +219,13 @@ class Governor:
             record.conditions,
             rfc3339(self.clock.now()),
         )
-        held = sum(item.intent.hold is not None for item in group.records.values())
         status = {
             "observedGeneration": record.generation,
             "nodes": {
                 "selected": group.selected,
                 "governed": group.governed,
                 "drifted": sum(item.status.missing > 0 for item in group.records.values()),
-                "held": held,
+                "held": group.held,
                 "tainted": len(group.carrying),
             },
             "breaker": state.to_json(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gpucdi.api import Hold, Intent, NameStrategy, RepairMode
 from gpucdi.api.names import LABEL_REPAIR
@@ -19,7 +19,9 @@ from gpucdi_operator.store import NodeRecord, StatusRecord
 UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 MIG_LABEL = "nvidia.com/mig.config.state"
 DEPLOY_PREFIX = "nvidia.com/gpu.deploy."
-# Not upgrade-required: that may last for days while the node works.
+# Not upgrade-required: that may last for days while the node works. The upgrade controller's cordon
+# lies within these states, so it holds nothing more by itself; anybody else's cordon says nothing of
+# the driver.
 UPGRADE_ACTIVE = frozenset(
     {
         "cordon-required",
@@ -27,6 +29,7 @@ UPGRADE_ACTIVE = frozenset(
         "pod-deletion-required",
         "drain-required",
         "node-maintenance-required",
+        "post-maintenance-required",
         "pod-restart-required",
         "validation-required",
         "uncordon-required",
@@ -47,8 +50,9 @@ HOLD_TURN = "AwaitingTurn"
 class Ruling:
     """What the operator wants of a node; ``None`` leaves the field to people.
 
-    ``policy`` is the name of the governing policy, empty where there is none; ``taint`` is for the
-    Node itself, everything else for the spec of its GpuCdiStatus.
+    ``policy`` is the name of the governing policy, empty where there is none; ``taint`` and
+    ``marked`` (whether it carries the condition) are for the Node itself, everything else for the
+    spec of its GpuCdiStatus.
     """
 
     policy: str = ""
@@ -58,6 +62,7 @@ class Ruling:
     strategies: tuple[NameStrategy, ...] | None = None
     none_device: bool | None = None
     taint: bool = False
+    marked: bool = True
 
     def is_met_by(self, intent: Intent) -> bool:
         """Tell whether a spec says just this; a field left to people has its default.
@@ -138,6 +143,20 @@ def label_hold(labels: Mapping[str, str]) -> Hold | None:
     return None
 
 
+def mode_of(labels: Mapping[str, str], policy: Policy | None) -> RepairMode | None:
+    """Return a node's mode: its label's, else its policy's, ``None`` where people decide."""
+    label = _MODES.get(labels.get(LABEL_REPAIR, "").lower())
+    return label or (policy.mode if policy is not None else None)
+
+
+def could_repair(labels: Mapping[str, str], policy: Policy, *, silent: bool) -> bool:
+    """Tell whether a node would repair if neither the breaker nor a turn kept it waiting.
+
+    Holds of the agent's own do not count: it tells of them only while nothing else holds it.
+    """
+    return not silent and mode_of(labels, policy) is RepairMode.AUTO and label_hold(labels) is None
+
+
 @dataclass(slots=True)
 class Turns:
     """Which nodes may repair now, by policy. ``since`` maps granted nodes to monotonic times."""
@@ -151,9 +170,9 @@ class Turns:
         for node in sorted(repairing)[:limit]:
             self.since[node] = now
 
-    def give(self, limit: int, drifted: Sequence[str], now: float) -> frozenset[str]:
+    def give(self, limit: int, waiting: Sequence[str], now: float) -> frozenset[str]:
         """Return who may repair: at most ``limit``; a node that takes too long goes last."""
-        wanting = set(drifted)
+        wanting = set(waiting)
         for node in [node for node in self.since if node not in wanting]:
             del self.since[node]
         for node in [node for node, at in self.since.items() if now - at > self.patience_s]:
@@ -174,19 +193,22 @@ def rule(
     granted: frozenset[str] | None,
     *,
     taint: bool = False,
+    marked: bool = True,
 ) -> Ruling:
-    """Return what a node's spec should say. ``granted`` is ``None`` without a limit of turns."""
-    label = _MODES.get(node.labels.get(LABEL_REPAIR, "").lower())
-    mode = label or (policy.mode if policy is not None else None)
+    """Return what a node should be told. ``granted`` is ``None`` without a limit of turns.
+
+    ``marked`` is for a node without a policy; a policy marks every node that it governs.
+    """
+    mode = mode_of(node.labels, policy)
     hold = label_hold(node.labels)
     if hold is None and policy is not None and mode is RepairMode.AUTO:
         hold = _policy_hold(node.name, policy, breaker, granted)
-    ruling = Ruling(mode=mode, hold=hold)
     if policy is None:
-        return ruling
-    return replace(
-        ruling,
+        return Ruling(mode=mode, hold=hold, marked=marked)
+    return Ruling(
         policy=policy.name,
+        mode=mode,
+        hold=hold,
         extra_kinds=policy.extra_kinds,
         strategies=policy.strategies,
         none_device=policy.none_device,
@@ -198,7 +220,7 @@ def _policy_hold(
     node: str, policy: Policy, breaker: BreakerStatus, granted: frozenset[str] | None
 ) -> Hold | None:
     stopped = breaker.state.stops_repairs
-    if stopped and node != breaker.trial:
+    if stopped and node != breaker.trying:
         return Hold(
             HOLD_BREAKER,
             message=f"policy {policy.name}: {breaker.nodes} nodes drifted over {breaker.kind} "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpucdi.api import Condition, ConditionStatus
 from gpucdi.api.names import (
@@ -12,9 +11,11 @@ from gpucdi.api.names import (
     CONDITION_RESTARTS_ALLOWED,
     CONDITION_TAINTS_ALLOWED,
 )
-from gpucdi.api.policy import BreakerStatus, RestartConfig, TaintEffect
+from gpucdi.api.policy import BreakerState, BreakerStatus, Policy, RestartConfig, TaintEffect
+from gpucdi_operator import breaker
+from gpucdi_operator.groups import Group
 from gpucdi_operator.rights import Feature, missing
-from gpucdi_operator.store import PolicyRecord, StatusRecord
+from gpucdi_operator.store import PolicyRecord
 from gpucdi_operator.taints import most
 
 REASON_ENABLED = "Enabled"
@@ -24,23 +25,6 @@ REASON_LIMITED = "LimitReached"
 SHOWN = 5
 
 
-@dataclass(slots=True)
-class Group:
-    """The nodes that one policy governs; ``selected`` counts those it lost as well.
-
-    ``drifted`` counts those that should carry a taint, ``tainted`` are those that may, ``carrying``
-    those that did when we looked.
-    """
-
-    records: dict[str, StatusRecord] = field(default_factory=dict)
-    selected: int = 0
-    governed: int = 0
-    lost_to: set[str] = field(default_factory=set)
-    drifted: int = 0
-    tainted: frozenset[str] = frozenset()
-    carrying: set[str] = field(default_factory=set)
-
-
 def conditions(
     record: PolicyRecord,
     group: Group,
@@ -48,8 +32,8 @@ def conditions(
     refused: Mapping[Feature, Sequence[str]],
 ) -> tuple[Condition, ...]:
     """Return the conditions of a policy, without their times."""
-    found = [_repairs(state), _governs(group)]
     policy = record.policy
+    found = [_repairs(policy, group, state), _governs(group)]
     if policy.restarts is not None:
         found.append(_restarts(policy.restarts, state, refused.get(Feature.RESTARTS, ())))
     if policy.taint is not TaintEffect.NONE:
@@ -71,28 +55,35 @@ def conditions(
     )
 
 
-def _repairs(state: BreakerStatus) -> Condition:
+def _repairs(policy: Policy, group: Group, state: BreakerStatus) -> Condition:
     if state.state.stops_repairs:
         return Condition(
             CONDITION_REPAIRS_ALLOWED,
             ConditionStatus.FALSE,
             state.state.value,
             f"{state.nodes} nodes drifted over {state.kind} ({state.cause}), the first of them "
-            f"{state.first_node}",
+            f"{state.first_node}{_trial(group, state)}",
         )
-    return Condition(
-        CONDITION_REPAIRS_ALLOWED,
-        ConditionStatus.TRUE,
-        state.state.value,
-        "repairs go their way",
+    going = (
+        "repairs go their way"
+        if group.acts(policy)
+        else "nothing stops repairs, but no node of this policy is in mode Auto: none is repaired"
     )
+    return Condition(CONDITION_REPAIRS_ALLOWED, ConditionStatus.TRUE, state.state.value, going)
+
+
+def _trial(group: Group, state: BreakerStatus) -> str:
+    if state.state is BreakerState.HALF_OPEN:
+        return f"; {state.trial} is tried"
+    if breaker.nothing_to_try(state, group.records, group.able):
+        return (
+            "; none of the drifted nodes can be tried now: each of them is held, silent or not in "
+            "mode Auto"
+        )
+    return f"; {state.trial} was the last to be tried" if state.trial else ""
 
 
 def _governs(group: Group) -> Condition:
-    winners = sorted(group.lost_to)
-    named = ", ".join(winners[:SHOWN])
-    if len(winners) > SHOWN:
-        named += f" and {len(winners) - SHOWN} more"
     if not group.selected:
         reason = "SelectsNoNode"
     else:
@@ -102,8 +93,15 @@ def _governs(group: Group) -> Condition:
         ConditionStatus.TRUE if group.governed else ConditionStatus.FALSE,
         reason,
         f"{group.governed} of {group.selected} selected nodes"
-        + (f"; the others are governed by {named}" if named else ""),
+        + (f"; it outranks {_named(group.outranks)}" if group.outranks else "")
+        + (f"; the others are governed by {_named(group.lost_to)}" if group.lost_to else ""),
     )
+
+
+def _named(policies: Iterable[str]) -> str:
+    names = sorted(policies)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _restarts(config: RestartConfig, state: BreakerStatus, refused: Sequence[str]) -> Condition:

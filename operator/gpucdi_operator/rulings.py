@@ -14,39 +14,26 @@ from dataclasses import dataclass, field
 from gpucdi.api import RepairMode
 from gpucdi.api.policy import BreakerStatus, Policy
 from gpucdi_kube import Clock
+from gpucdi_operator.groups import Group
 from gpucdi_operator.policies import Choice, Ruling, Turns, rule
-from gpucdi_operator.policy_status import Group
 from gpucdi_operator.store import NodeRecord, Store
 
 _UNGOVERNED = BreakerStatus()
 
 
 @dataclass(frozen=True, slots=True)
-class _Ruled:
-    """A ruling and everything that it came from; ``turn`` is ``None`` without a limit of turns."""
+class _Grounds:
+    """Everything that a ruling comes from; ``turn`` is ``None`` without a limit of turns.
+
+    ``marked`` is what holds for a node that no policy selects.
+    """
 
     node: NodeRecord
     policy: Policy | None
     breaker: BreakerStatus
     turn: bool | None
     taint: bool
-    ruling: Ruling
-
-    def holds(
-        self,
-        node: NodeRecord,
-        policy: Policy | None,
-        breaker: BreakerStatus,
-        turn: bool | None,
-        taint: bool,
-    ) -> bool:
-        return (
-            self.node is node
-            and self.turn is turn
-            and self.taint is taint
-            and self.policy == policy
-            and self.breaker == breaker
-        )
+    marked: bool
 
 
 @dataclass(slots=True)
@@ -56,18 +43,22 @@ class Rulings:
     store: Store
     clock: Clock
     _turns: dict[str, Turns] = field(default_factory=lambda: defaultdict(Turns))
-    _last: dict[str, _Ruled] = field(default_factory=dict)
+    _last: dict[str, tuple[_Grounds, Ruling]] = field(default_factory=dict)
 
     def over(self, choice: Choice, groups: Mapping[str, Group]) -> dict[str, Ruling]:
-        """Return the rulings over every node whose agent has reported."""
+        """Return the rulings over every node whose agent has reported.
+
+        Without any policy every node is marked; with one, those that policies select. Nobody leads
+        before the policies were listed, so that to know of none means that there is none.
+        """
         granted = {name: self._granted(name, group) for name, group in groups.items()}
-        ruled: dict[str, _Ruled] = {}
+        ruled: dict[str, tuple[_Grounds, Ruling]] = {}
         for name, node in self.store.nodes.items():
             if name in self.store.statuses:
                 chosen = choice.governing(node.labels)
                 ruled[name] = self._over(node, chosen[0] if chosen else None, groups, granted)
         self._last = ruled
-        return {name: item.ruling for name, item in ruled.items()}
+        return {name: ruling for name, (_, ruling) in ruled.items()}
 
     def forget(self, policy: str) -> None:
         """Forget the turns of a policy that is gone."""
@@ -79,31 +70,33 @@ class Rulings:
         policy: Policy | None,
         groups: Mapping[str, Group],
         granted: Mapping[str, frozenset[str] | None],
-    ) -> _Ruled:
+    ) -> tuple[_Grounds, Ruling]:
         breaker, turns, taint = _UNGOVERNED, None, False
+        marked = not self.store.policies
         if policy is not None:
             breaker = self.store.policies[policy.name].breaker
             turns = granted.get(policy.name)
             taint = node.name in groups[policy.name].tainted
         turn = None if turns is None else node.name in turns
+        grounds = _Grounds(node, policy, breaker, turn, taint, marked)
         last = self._last.get(node.name)
-        if last is not None and last.holds(node, policy, breaker, turn, taint):
+        if last is not None and last[0] == grounds:
             return last
-        ruling = rule(node, policy, breaker, turns, taint=taint)
-        return _Ruled(node, policy, breaker, turn, taint, ruling)
+        return grounds, rule(node, policy, breaker, turns, taint=taint, marked=marked)
 
     def _granted(self, name: str, group: Group) -> frozenset[str] | None:
         record = self.store.policies.get(name)
         if record is None or record.policy.max_concurrent is None:
             return None
         limit, now = record.policy.max_concurrent, self.clock.monotonic()
-        drifted = [node for node, item in group.records.items() if item.status.missing > 0]
+        # Whoever could not repair would only keep others from their turn.
+        waiting = [node for node in group.able if group.records[node].status.missing > 0]
         if name not in self._turns:
-            intents = {node: group.records[node].intent for node in drifted}
+            intents = {node: group.records[node].intent for node in waiting}
             repairing = [
                 node
                 for node, intent in intents.items()
                 if intent.mode is RepairMode.AUTO and intent.hold is None
             ]
             self._turns[name].adopt(limit, repairing, now)
-        return self._turns[name].give(limit, drifted, now)
+        return self._turns[name].give(limit, waiting, now)

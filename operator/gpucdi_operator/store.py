@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gpucdi.api import Condition, Intent, NodeStatus, fields, read_status
-from gpucdi.api.names import NODE_CONDITION
+from gpucdi.api.names import CONDITION_RESOLVABLE, NODE_CONDITION
 from gpucdi.api.policy import BreakerStatus, Policy
 from gpucdi.api.taint import is_tainted
 
@@ -24,7 +24,6 @@ class NodeRecord:
     name: str
     uid: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    unschedulable: bool = False
     tainted: bool = False
     condition: Condition | None = None
     version: int = field(default=0, compare=False)
@@ -41,7 +40,6 @@ class NodeRecord:
             uid=fields.text(meta, "uid"),
             # Thousands of nodes carry the same few strings.
             labels={sys.intern(name): sys.intern(fields.text(labels, name)) for name in labels},
-            unschedulable=fields.boolean(fields.mapping(body, "spec"), "unschedulable"),
             tainted=is_tainted(body),
             condition=next((Condition.from_json(item) for item in ours), None),
             version=_version(meta),
@@ -85,6 +83,12 @@ class StatusRecord:
     def is_drifted(self) -> bool:
         """True when some names that Pods may ask for do not resolve."""
         return self.status.missing > 0 or self.status.cause is not None
+
+    @property
+    def resolvable(self) -> Condition | None:
+        """The agent's own verdict, ``None`` where it has none."""
+        told = (item for item in self.status.conditions if item.type == CONDITION_RESOLVABLE)
+        return next(told, None)
 
 
 @dataclass(frozen=True, slots=True)

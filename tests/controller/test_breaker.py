@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.controller.scene import KIND, node_status
 
-from gpucdi.api import Intent, RepairRecord
+from gpucdi.api import ConditionStatus, Intent, RepairRecord
 from gpucdi.api.policy import BreakerConfig, BreakerState, BreakerStatus
+from gpucdi.findings import Cause
 from gpucdi_kube.clock import rfc3339
 from gpucdi_operator.breaker import step
 from gpucdi_operator.store import StatusRecord
@@ -20,9 +21,22 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CONFIG = BreakerConfig(percent=20, min_nodes=5, window_minutes=10, pause_minutes=30)
 
 
-def record(name: str, *, drifted: bool, ago_m: float, repaired: bool = False) -> StatusRecord:
+def record(
+    name: str,
+    *,
+    drifted: bool,
+    ago_m: float,
+    repaired: bool = False,
+    cause: Cause = Cause.ONLY_ALL_DEVICE,
+    kind: str = KIND,
+) -> StatusRecord:
     moment = rfc3339(NOW - timedelta(minutes=ago_m))
     status = node_status(drifted=drifted)
+    status = replace(
+        status,
+        cause=cause if drifted else None,
+        kinds=(replace(status.kinds[0], kind=kind),),
+    )
     condition = replace(status.conditions[0], last_transition_time=moment)
     repairs = (RepairRecord(moment, KIND, "f", "Succeeded", 2),) if repaired else ()
     status = replace(status, conditions=(condition,), repairs=repairs)
@@ -91,7 +105,7 @@ def opened(
 def test_it_stays_open_for_the_pause_and_then_tries_one_drifted_node() -> None:
     records = fleet(1000, 300, ago_m=31)
     assert step(opened(29), CONFIG, records, NOW) == opened(29)
-    found = step(opened(30), CONFIG, records, NOW)
+    found = step(opened(30), CONFIG, records, NOW, able=records.keys())
     assert (found.state, found.trial) == (BreakerState.HALF_OPEN, "n0000")
 
 
@@ -103,14 +117,112 @@ def test_nothing_left_to_try_resumes_at_once() -> None:
 def test_a_trial_that_resolves_lets_all_others_go() -> None:
     records = fleet(1000, 300, ago_m=40)
     records["n0000"] = record("n0000", drifted=False, ago_m=0, repaired=True)
-    found = step(opened(1, BreakerState.HALF_OPEN, trial="n0000"), CONFIG, records, NOW)
-    assert found.state is BreakerState.RECOVERING
+    before = opened(1, BreakerState.HALF_OPEN, trial="n0000")
+    found = step(before, CONFIG, records, NOW, able=records.keys())
+    assert (found.state, found.trial) == (BreakerState.RECOVERING, "")
 
 
 def test_a_trial_that_does_not_resolve_opens_it_again() -> None:
     before = opened(5, BreakerState.HALF_OPEN, trial="n0000")
-    found = step(before, CONFIG, fleet(1000, 300, ago_m=40), NOW)
+    records = fleet(1000, 300, ago_m=40)
+    found = step(before, CONFIG, records, NOW, able=records.keys())
     assert (found.state, found.since) == (BreakerState.OPEN, rfc3339(NOW))
+
+
+@pytest.mark.parametrize(
+    ("last", "following"),
+    [("", "n0000"), ("n0000", "n0001"), ("n0001", "n0002"), ("n0002", "n0000")],
+)
+def test_after_a_trial_that_failed_the_next_node_is_tried(last: str, following: str) -> None:
+    records = fleet(10, 3, ago_m=40)
+    found = step(opened(30, trial=last), CONFIG, records, NOW, able=records.keys())
+    assert (found.state, found.trial) == (BreakerState.HALF_OPEN, following)
+
+
+def test_the_last_node_that_was_tried_is_known_after_it_failed() -> None:
+    before, records = opened(5, BreakerState.HALF_OPEN, trial="n0001"), fleet(10, 3, ago_m=40)
+    again = step(before, CONFIG, records, NOW, able=records.keys())
+    assert (again.trial, again.trying) == ("n0001", "")
+    kept = BreakerStatus.from_json(again.to_json())
+    later = step(kept, CONFIG, records, NOW + timedelta(minutes=30), able=records.keys())
+    assert later.trying == "n0002"
+
+
+def test_only_a_node_that_could_repair_is_tried() -> None:
+    found = step(opened(30), CONFIG, fleet(10, 5, ago_m=40), NOW, able={"n0003", "n0004"})
+    assert found.trying == "n0003"
+
+
+def test_with_nothing_to_try_it_stays_open_and_tries_the_first_node_that_can_be() -> None:
+    before, records = opened(30), fleet(10, 5, ago_m=40)
+    assert step(before, CONFIG, records, NOW, able=frozenset()) == before
+    assert step(before, CONFIG, records, NOW, able={"n0004"}).trying == "n0004"
+
+
+def test_a_node_that_drifted_over_another_kind_proves_nothing() -> None:
+    records = fleet(10, 5, ago_m=40)
+    records["n0000"] = record("n0000", drifted=True, ago_m=40, kind="example.com/gpu")
+    found = step(opened(30), CONFIG, records, NOW, able=records.keys())
+    assert found.trying == "n0001"
+
+
+def test_a_trial_that_is_gone_is_no_success_and_the_next_node_is_tried() -> None:
+    before, records = opened(1, BreakerState.HALF_OPEN, trial="n0001"), fleet(10, 5, ago_m=40)
+    del records["n0001"]
+    found = step(before, CONFIG, records, NOW, able=records.keys())
+    assert (found.trying, found.since) == ("n0002", rfc3339(NOW))
+    found = step(before, CONFIG, records, NOW, able=frozenset())
+    assert found.state is BreakerState.OPEN
+
+
+@pytest.mark.parametrize("drifted", [True, False])
+def test_a_trial_that_is_held_or_silent_proves_nothing(*, drifted: bool) -> None:
+    before, records = opened(1, BreakerState.HALF_OPEN, trial="n0001"), fleet(10, 5, ago_m=40)
+    records["n0001"] = record("n0001", drifted=drifted, ago_m=1)
+    found = step(before, CONFIG, records, NOW, able=records.keys() - {"n0001"})
+    assert found.trying == "n0002"
+
+
+def test_a_trial_of_which_nothing_is_known_is_no_success() -> None:
+    records = fleet(10, 5, ago_m=40)
+    known = records["n0001"]
+    told = replace(known.status.conditions[0], status=ConditionStatus.UNKNOWN)
+    status = replace(known.status, conditions=(told,))
+    records["n0001"] = replace(known, status=status)
+    before = opened(4, BreakerState.HALF_OPEN, trial="n0001")
+    assert step(before, CONFIG, records, NOW, able=records.keys()) == before
+    before = opened(5, BreakerState.HALF_OPEN, trial="n0001")
+    found = step(before, CONFIG, records, NOW, able=records.keys())
+    assert (found.state, found.trial) == (BreakerState.OPEN, "n0001")
+
+
+def test_the_common_cause_is_that_of_most_nodes_and_the_first_node_the_first() -> None:
+    records = fleet(100, 30)
+    records["n0000"] = record("n0000", drifted=True, ago_m=5, cause=Cause.STALE_UUID)
+    found = step(BreakerStatus(), CONFIG, records, NOW)
+    assert (found.cause, found.first_node) == ("OnlyAllDevice", "n0000")
+
+
+def test_of_two_causes_that_are_as_frequent_the_first_by_name_is_told() -> None:
+    causes = (Cause.STALE_UUID, Cause.ONLY_ALL_DEVICE)
+    records = {
+        f"n{number}": record(f"n{number}", drifted=True, ago_m=1, cause=causes[number % 2])
+        for number in range(6)
+    }
+    assert step(BreakerStatus(), CONFIG, records, NOW).cause == "OnlyAllDevice"
+
+
+def test_the_cause_of_nodes_that_are_repaired_already_is_not_made_up() -> None:
+    records = fleet(100, 5, repaired=25)
+    assert step(BreakerStatus(), CONFIG, records, NOW).cause == "OnlyAllDevice"
+    assert step(BreakerStatus(), CONFIG, fleet(100, 0, repaired=30), NOW).cause == "Undetermined"
+
+
+def test_where_nothing_is_repaired_it_is_closed() -> None:
+    records = fleet(100, 30)
+    assert step(BreakerStatus(), CONFIG, records, NOW, acts=False) == BreakerStatus()
+    found = step(opened(3), CONFIG, records, NOW, acts=False)
+    assert found == BreakerStatus(since=rfc3339(NOW))
 
 
 def test_repairs_of_what_drifted_before_do_not_open_it_again() -> None:

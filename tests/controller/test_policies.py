@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.fakeapi.server import FakeApi
 
 from gpucdi.api import Intent, RepairMode
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
-from gpucdi_operator.policies import Turns, governing, label_hold, rule
+from gpucdi_operator.policies import Turns, could_repair, governing, label_hold, rule
 from gpucdi_operator.store import NodeRecord
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100"}
@@ -55,9 +56,6 @@ def test_a_selector_means_what_kubernetes_means(
 @pytest.mark.parametrize(
     ("labels", "reason"),
     [
-        ({"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, "DriverUpgrade"),
-        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}, None),
-        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}, None),
         ({"nvidia.com/mig.config.state": "pending"}, "MigChange"),
         ({"nvidia.com/mig.config.state": "success"}, None),
         ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}, "OperandsPaused"),
@@ -70,6 +68,48 @@ def test_a_selector_means_what_kubernetes_means(
 def test_labels_of_other_operators_hold_repairs(labels: dict[str, str], reason: str | None) -> None:
     hold = label_hold(labels)
     assert (hold.reason if hold else None) == reason
+
+
+@pytest.mark.parametrize(
+    ("state", "held"),
+    [
+        ("upgrade-required", False),
+        ("cordon-required", True),
+        ("wait-for-jobs-required", True),
+        ("pod-deletion-required", True),
+        ("drain-required", True),
+        ("node-maintenance-required", True),
+        ("post-maintenance-required", True),
+        ("pod-restart-required", True),
+        ("validation-required", True),
+        ("uncordon-required", True),
+        ("upgrade-done", False),
+        ("upgrade-failed", False),
+    ],
+)
+def test_a_driver_upgrade_holds_from_its_cordon_to_its_uncordon(state: str, *, held: bool) -> None:
+    hold = label_hold({"nvidia.com/gpu-driver-upgrade-state": state})
+    assert (hold.reason if hold else None) == ("DriverUpgrade" if held else None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "labels", "able"),
+    [
+        ("Auto", {}, True),
+        ("Observe", {}, False),
+        ("Off", {}, False),
+        ("Auto", {"gpucdi.io/repair": "off"}, False),
+        ("Auto", {"gpucdi.io/repair": "observe"}, False),
+        ("Auto", {"gpucdi.io/repair": "atuo"}, False),
+        ("Observe", {"gpucdi.io/repair": "auto"}, True),
+        ("Auto", {"nvidia.com/mig.config.state": "pending"}, False),
+        ("Auto", {"nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}, False),
+    ],
+)
+def test_who_could_repair(mode: str, labels: dict[str, str], *, able: bool) -> None:
+    found = policy("p", repair={"mode": mode})
+    assert could_repair(labels, found, silent=False) is able
+    assert not could_repair(labels, found, silent=True)
 
 
 def node(name: str = "n1", **labels: str) -> NodeRecord:
@@ -97,6 +137,8 @@ def test_an_open_breaker_holds_all_but_the_trial() -> None:
     assert held is not None
     assert held.reason == "BreakerOpen"
     assert rule(node("n2"), auto, state, None).hold is None
+    again = rule(node("n2"), auto, replace(state, state=BreakerState.OPEN), None).hold
+    assert again is not None, "the last one that was tried is held like all the others"
 
 
 def test_at_most_so_many_nodes_have_their_turn() -> None:
@@ -157,8 +199,9 @@ async def test_the_loser_of_two_policies_is_told(
     async with start():
         await eventually(lambda: governs("loser"))
         assert governs("loser")["status"] == "False"
-        assert "winner" in governs("loser")["message"]
+        assert governs("loser")["message"].endswith("; the others are governed by winner")
         assert governs("winner")["status"] == "True"
+        assert governs("winner")["message"] == "1 of 1 selected nodes; it outranks loser"
         await eventually(lambda: scene.spec("n1")["repair"]["mode"] == "Auto")
 
 

@@ -12,8 +12,8 @@ from tests.controller.scene import node_status
 from gpucdi.api import Intent, NodeStatus
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
 from gpucdi_kube import SystemClock
+from gpucdi_operator.groups import gather
 from gpucdi_operator.policies import Choice, Ruling, rule
-from gpucdi_operator.policy_status import Group
 from gpucdi_operator.rulings import Rulings
 from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 
@@ -66,7 +66,9 @@ class World:
             self.store.policies[name] = replace(record, breaker=BreakerStatus(state=state))
 
     def look(self) -> dict[str, Ruling]:
-        groups = {name: Group(tainted=self.tainted) for name in self.store.policies}
+        groups = gather(self.store, self.choice())
+        for group in groups.values():
+            group.tainted = self.tainted
         return self.kept.over(self.choice(), groups)
 
     def choice(self) -> Choice:
@@ -79,8 +81,18 @@ class World:
                 policy = next(iter(self.choice().governing(node.labels)), None)
                 breaker = self.store.policies[policy.name].breaker if policy else BreakerStatus()
                 taint = policy is not None and name in self.tainted
-                found[name] = rule(node, policy, breaker, None, taint=taint)
+                marked = not self.store.policies
+                found[name] = rule(node, policy, breaker, None, taint=taint, marked=marked)
         return found
+
+    def drift(self, *names: str, drifted: bool = True) -> None:
+        for name in names:
+            status = node_status(drifted=drifted)
+            self.store.statuses[name] = replace(self.store.statuses[name], status=status)
+
+    def free(self) -> list[str]:
+        ruled = self.look()
+        return [name for name in NODES if ruled[name].hold is None]
 
 
 STEP = st.one_of(
@@ -132,22 +144,50 @@ def test_an_unchanged_node_is_not_ruled_over_again() -> None:
 def test_only_so_many_drifted_nodes_have_their_turn(limit: int) -> None:
     world = World()
     world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": limit}})
-    for name in NODES:
-        drifted = replace(world.store.statuses[name], status=node_status(drifted=True))
-        world.store.statuses[name] = drifted
-    groups = {"p": Group(records=dict(world.store.statuses))}
-    ruled = world.kept.over(world.choice(), groups)
-    assert [name for name in NODES if ruled[name].hold is None] == list(NODES[:limit])
+    world.drift(*NODES)
+    assert world.free() == list(NODES[:limit])
 
 
 def test_the_turn_goes_to_the_next_node_when_the_first_resolves() -> None:
     world = World()
     world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": 1}})
-    for name in NODES[:2]:
-        drifted = replace(world.store.statuses[name], status=node_status(drifted=True))
-        world.store.statuses[name] = drifted
-    ruled = world.kept.over(world.choice(), {"p": Group(records=dict(world.store.statuses))})
-    waiting = ruled["n1"].hold and ruled["n1"].hold.reason
-    world.store.statuses["n0"] = replace(world.store.statuses["n0"], status=NodeStatus())
-    ruled = world.kept.over(world.choice(), {"p": Group(records=dict(world.store.statuses))})
-    assert (waiting, ruled["n1"].hold) == ("AwaitingTurn", None)
+    world.drift("n0", "n1")
+    waiting = world.look()["n1"].hold
+    world.drift("n0", drifted=False)
+    assert (waiting and waiting.reason, world.look()["n1"].hold) == ("AwaitingTurn", None)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"gpucdi.io/repair": "off"},
+        {"gpucdi.io/repair": "observe"},
+        {"gpucdi.io/repair": "what"},
+        {"nvidia.com/mig.config.state": "pending"},
+    ],
+)
+def test_a_node_that_could_not_repair_takes_no_turn_from_others(labels: dict[str, str]) -> None:
+    world = World()
+    world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": 1}})
+    world.drift(*NODES)
+    world.label("n0", labels)
+    assert world.look()["n1"].hold is None
+
+
+def test_a_silent_node_takes_no_turn_and_gives_back_the_one_that_it_has() -> None:
+    world = World()
+    world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": 1}})
+    world.drift(*NODES)
+    assert world.free() == ["n0"]
+    world.store.silent = {"n0"}
+    assert world.free() == ["n1"]
+
+
+def test_with_a_policy_only_those_that_it_selects_are_marked() -> None:
+    world = World()
+    assert all(ruling.marked for ruling in world.look().values())
+    world.write("p", {"repair": {"mode": "Off"}, "nodeSelector": {"matchLabels": {"pool": "a"}}})
+    world.label("n1", {"pool": "a"})
+    assert [name for name, ruling in world.look().items() if ruling.marked] == ["n1"]
+    world.store.policies.clear()
+    assert all(ruling.marked for ruling in world.look().values())

@@ -129,7 +129,10 @@ class BreakerState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreakerStatus:
-    """Where the breaker of a policy stands. ``since`` is RFC 3339, ``trial`` the node tried."""
+    """Where the breaker of a policy stands. ``since`` is RFC 3339.
+
+    ``trial`` is the node that is tried; while the breaker is Open, the one that was tried last.
+    """
 
     state: BreakerState = BreakerState.CLOSED
     since: str = ""
@@ -138,6 +141,11 @@ class BreakerStatus:
     first_node: str = ""
     nodes: int = 0
     trial: str = ""
+
+    @property
+    def trying(self) -> str:
+        """The one node that may repair while the others are stopped; empty for none."""
+        return self.trial if self.state is BreakerState.HALF_OPEN else ""
 
     @classmethod
     def from_json(cls, source: object) -> BreakerStatus:
@@ -168,7 +176,7 @@ class BreakerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One policy; ``max_concurrent`` is ``None`` for no limit."""
+    """One policy; ``max_concurrent`` bounds the nodes that it governs, ``None`` is no limit."""
 
     name: str
     priority: int = 0
