@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +13,8 @@ class Fault:
 
     ``code`` answers with an error; ``cut`` closes the connection without an answer; ``lose``
     carries the request out and then cuts, so that the caller cannot know. ``probability`` lets
-    only some of the matching requests meet the fault, ``telling`` those whose body has the text.
+    only some of the matching requests meet the fault, ``telling`` those whose body, or query where
+    there is no body, has the text: ``continue=`` means every page of a list but the first.
     """
 
     code: int = 0
@@ -29,12 +29,12 @@ class Fault:
     telling: bytes = b""
     met: int = 0
 
-    def matches(self, verb: str, plural: str, body: bytes, dice: random.Random) -> bool:
+    def matches(self, verb: str, plural: str, told: bytes, dice: random.Random) -> bool:
         return (
             self.times > 0
             and (not self.verbs or verb in self.verbs)
             and (not self.plurals or plural in self.plurals)
-            and self.telling in body
+            and self.telling in told
             and (self.probability >= 1.0 or dice.random() < self.probability)
         )
 
@@ -44,14 +44,9 @@ class Faults:
     """The present faults."""
 
     active: list[Fault] = field(default_factory=list)
-    # Cleared, watches stay open and say nothing.
-    heard: asyncio.Event = field(default_factory=asyncio.Event)
     dice: random.Random = field(
         default_factory=lambda: random.Random(1)  # noqa: S311  # repeatable is the point
     )
-
-    def __post_init__(self) -> None:
-        self.heard.set()
 
     def add(
         self,
@@ -71,12 +66,11 @@ class Faults:
     def clear(self) -> None:
         """End all faults."""
         self.active.clear()
-        self.heard.set()
 
-    def next(self, verb: str, plural: str, body: bytes = b"") -> Fault | None:
-        """Return the fault that a request meets, used up by one."""
+    def next(self, verb: str, plural: str, told: bytes = b"") -> Fault | None:
+        """Return the fault that a request meets, used up by one. ``told`` is its body or query."""
         for fault in self.active:
-            if fault.matches(verb, plural, body, self.dice):
+            if fault.matches(verb, plural, told, self.dice):
                 fault.times -= 1
                 fault.met += 1
                 return fault
