@@ -8,8 +8,8 @@ be deleted. To be run when no operator runs any more, which would put both back.
 from __future__ import annotations
 
 from gpucdi.api.names import OPERATOR_MANAGER
-from gpucdi_kube import KubeApi, paths
-from gpucdi_kube.errors import Forbidden, NotFound
+from gpucdi_kube import KubeApi, KubeError, paths
+from gpucdi_kube.errors import NotFound
 from gpucdi_operator import taints
 from gpucdi_operator.nodes import condition_body
 from gpucdi_operator.store import NodeRecord
@@ -18,10 +18,10 @@ from gpucdi_operator.store import NodeRecord
 async def uninstall(api: KubeApi) -> int:
     """Remove our condition and taint from every Node that carries one; return from how many.
 
-    What may not be written stays, and ``Forbidden`` is raised after everything else is done.
+    What cannot be written stays, and the first such error is raised after everything else is done.
     """
     cleaned: set[str] = set()
-    refused: Forbidden | None = None
+    refused: KubeError | None = None
     async for body in api.list(paths.NODES):
         node = NodeRecord.of(body)
         for carried, remove in ((node.condition, _condition), (node.tainted, _taint)):
@@ -31,8 +31,8 @@ async def uninstall(api: KubeApi) -> int:
                 await remove(api, node.name)
             except NotFound:
                 continue
-            except Forbidden as error:
-                refused = error
+            except KubeError as error:
+                refused = refused or error
             else:
                 cleaned.add(node.name)
     if refused is not None:
