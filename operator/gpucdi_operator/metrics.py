@@ -187,8 +187,8 @@ class Metrics:
         )
         self.time_to_repair = Histogram(
             "gpucdi_time_to_repair_seconds",
-            "From a node's drift to all names resolving, whoever mended it, by the node's clock; "
-            "observed by the replica that leads, so add up.",
+            "From a node's published drift to all names resolving, whoever mended it, by the node's "
+            "clock; observed by the replica that leads, so add up.",
             buckets=_LONG_SECONDS,
             registry=registry,
         )

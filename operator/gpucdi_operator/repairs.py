@@ -76,7 +76,8 @@ def drifted_s(before: StatusRecord | None, after: StatusRecord) -> float | None:
     """Return for how long a node that resolves now had drifted; ``None`` where it has not, or goes on.
 
     Both ends are the agent's own, so clocks that differ between nodes do not matter; where its clock
-    was set back meanwhile, the time is 0.
+    was set back meanwhile, the time is 0. What an agent mends in the pass in which it sees it never
+    shows as drift.
     """
     was, now = (None if item is None else _resolvable(item) for item in (before, after))
     if was is None or now is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from tests.controller.conftest import PATIENCE_S, QUICK, WATCHED, Eventually, Start, waiting
 from tests.controller.scene import Scene, fresh, node_status
 from tests.fakeapi.server import FakeApi
+from tests.scale.bench import grown, written
 
 from gpucdi.api import Condition, ConditionStatus, Intent, NodeStatus, RepairRecord
 from gpucdi_kube import Credentials, RequestRecord, SystemClock, paths
@@ -248,6 +250,15 @@ def test_no_request_makes_a_series_that_nobody_bounds() -> None:
         metrics.request(RequestRecord("get", f"/apis/else/v1/things{number}", 404, 0.1))
     assert len(requested(metrics, answered=False)) == before + 1
     assert before == sum(len(verbs) for verbs in REQUESTS.values())
+
+
+def test_the_bench_takes_the_leader_lease_for_no_write_of_an_idle_fleet() -> None:
+    metrics = Metrics()
+    for verb, path in (("replace", paths.lease("l")), ("apply", paths.node_status("n"))):
+        metrics.request(RequestRecord(verb, path, 200, 0.1))
+    metrics.request(RequestRecord("get", paths.pod("default", "p"), 200, 0.1))
+    shown = re.findall(r"^(gpucdi_\S+) (\S+)$", metrics.text().decode(), re.MULTILINE)
+    assert written(grown({}, {name: float(value) for name, value in shown})) == 1
 
 
 async def test_requests_for_the_leader_lease_are_counted_as_what_they_are(
