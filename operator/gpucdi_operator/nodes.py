@@ -96,13 +96,28 @@ class NodeReconciler:
         self.store.put_status(StatusRecord.of(answer))
 
     async def _condition(self, node: NodeRecord, record: StatusRecord | None) -> None:
-        wanted = decide.node_condition(record, silent=node.name in self.store.silent)
+        marked = self._is_marked(node.name)
+        if record is not None and marked is None:
+            return
+        wanted = decide.node_condition(
+            record if marked else None, silent=node.name in self.store.silent
+        )
         if wanted is None and node.condition is not None:
             await self._write_condition(node, None)
             return
         change = decide.difference(wanted, node.condition, rfc3339(self.clock.now()))
         if change is not None:
             await self._write_condition(node, change)
+
+    def _is_marked(self, name: str) -> bool | None:
+        """Tell whether a node is to carry the condition.
+
+        ``None`` is not known yet: policies exist, and the governor will come back with the node.
+        """
+        ruling = self.rulings.get(name)
+        if ruling is not None:
+            return ruling.marked
+        return None if self.store.policies else True
 
     async def _write_condition(self, node: NodeRecord, condition: Condition | None) -> None:
         body = condition_body(node.name, condition)

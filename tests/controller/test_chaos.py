@@ -161,11 +161,18 @@ class Chaos:
 
 def wanted(api: FakeApi, name: str, silent: set[str]) -> dict[str, str] | None:
     """Return what the pure function says of a node, from what the cluster holds now."""
-    body = api.find("gpucdistatuses", name)
+    body = api.find("gpucdistatuses", name) if is_marked(api, name) else None
     found = node_condition(StatusRecord.of(body) if body else None, silent=name in silent)
     if found is None:
         return None
     return {"status": found.status.value, "reason": found.reason, "message": found.message}
+
+
+def is_marked(api: FakeApi, name: str) -> bool:
+    """Tell whether a Node may carry the condition: without policies all may, else the selected."""
+    policies = [PolicyRecord.of(item).policy for item in api.all("gpucdipolicies")]
+    labels = NodeRecord.of(api.find("nodes", name) or {}).labels
+    return not policies or bool(governing(policies, labels))
 
 
 def shown(scene: Scene, name: str) -> dict[str, Any] | None:
