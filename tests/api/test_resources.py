@@ -100,6 +100,11 @@ def test_a_spec_comes_back_from_its_json_as_it_was() -> None:
     assert Intent.from_json(json.loads(json.dumps(intent.to_json()))) == intent
 
 
+def test_a_kind_that_was_requested_twice_is_one_request() -> None:
+    twice = [{"kind": "a/b", "names": ["x", "x"]}, {"kind": "a/b", "names": ["y", "x"]}]
+    assert Intent.from_json({"requests": twice}).requests == (NameRequest("a/b", ("x", "y")),)
+
+
 def test_a_node_without_a_spec_is_only_observed() -> None:
     assert Intent.from_json(None).mode is RepairMode.OBSERVE
 

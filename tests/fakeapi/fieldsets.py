@@ -57,7 +57,7 @@ class FieldConflict(Exception):  # noqa: N818  # the API's word
         super().__init__(f'conflict with "{manager}": .{dotted}')
 
 
-def identity(item: Any, keys: tuple[str, ...]) -> Item:
+def identity(item: Any, keys: tuple[str, ...] | None) -> Item:
     """Return what identifies an item of a list with these merge keys; () means a set."""
     return Item(tuple(str(item.get(key)) for key in keys) if keys else (repr(item),))
 
@@ -67,7 +67,7 @@ def values(body: Any, keys: MergeKeys, path: Path = ()) -> Iterator[tuple[Path, 
     if path in _NOT_OWNED:
         return
     names = tuple(part for part in path if isinstance(part, str))
-    if isinstance(body, dict) and body:
+    if isinstance(body, dict) and body and keys.get(names, ()) is not None:
         for name, inner in body.items():
             yield from values(inner, keys, (*path, name))
     elif isinstance(body, list) and names in keys and len(names) == len(path):
@@ -133,6 +133,8 @@ def updated(
 
 
 def _merged(live: Any, wanted: Any, keys: MergeKeys, path: tuple[str, ...]) -> Any:
+    if keys.get(path, ()) is None:
+        return copy.deepcopy(wanted)
     if isinstance(live, dict) and isinstance(wanted, dict):
         result = dict(live)
         for name, inner in wanted.items():

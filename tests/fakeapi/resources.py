@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 import yaml
 
 Body: TypeAlias = dict[str, Any]
-# Path of a list inside an object -> the keys that identify an item; () stands for a set.
-MergeKeys: TypeAlias = Mapping[tuple[str, ...], tuple[str, ...]]
+# Path of a list inside an object -> the keys that identify an item; () stands for a set. None is
+# for a map that is one value: it has one owner and goes as a whole.
+MergeKeys: TypeAlias = Mapping[tuple[str, ...], tuple[str, ...] | None]
 
 CRDS = Path(__file__).parents[2] / "crds"
 _META_KEYS: MergeKeys = {
@@ -146,8 +147,15 @@ def _from_crd(document: Body) -> Resource:
     )
 
 
-def _keyed(schema: Body, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return the path of each list that merges by key; lists inside lists stay atomic."""
+def _keyed(
+    schema: Body, path: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], tuple[str, ...] | None]]:
+    """Return the path of each list that merges by key, and of each atomic map.
+
+    Lists inside lists stay atomic.
+    """
+    if schema.get("x-kubernetes-map-type") == "atomic":
+        return [(path, None)]
     match schema.get("x-kubernetes-list-type"):
         case "map":
             return [(path, tuple(schema["x-kubernetes-list-map-keys"]))]

@@ -98,7 +98,6 @@ async def test_defaults_are_filled_in_and_unknown_fields_pruned(api: KubeApi, na
         ({}, "spec.nodeName"),
         ({"repair": {"mode": "Sometimes"}}, "Unsupported value"),
         ({"kinds": {"extra": ["no-slash"]}}, "should match"),
-        ({"requests": [{"kind": "a/b"}, {"kind": "a/b"}]}, "Duplicate value"),
         ({"requests": [{"names": ["x"]}]}, "Required value"),
     ],
 )
@@ -211,6 +210,34 @@ async def test_what_a_person_set_survives_our_apply_of_other_fields(
         "repair": {"mode": "Auto"},
         "requests": requests,
     }
+
+
+async def test_a_hold_has_one_owner_and_goes_as_a_whole(api: KubeApi, name: str) -> None:
+    await make_status(api, name)
+    path, person = paths.gpu_cdi_status(name), {"reason": "Maintenance", "message": "until Monday"}
+    await api.patch(path, {"spec": {"repair": {"hold": person}}}, content_type=MERGE_PATCH)
+    for repair in ({"mode": "Auto", "hold": {"reason": "MigChange"}}, {"mode": "Auto"}):
+        body = gpu_status(name, spec={"nodeName": name, "repair": repair})
+        answer = await api.apply(path, body, field_manager="gpucdi-operator", force=True)
+        assert answer["spec"] == {"nodeName": name, "repair": repair}
+
+
+async def test_names_that_are_applied_take_the_place_of_those_that_were_there(
+    api: KubeApi, name: str
+) -> None:
+    await make_status(api, name)
+    path = paths.gpu_cdi_status(name)
+    many = [{"kind": "a/b", "names": [f"n{number}" for number in range(256)]}]
+    await api.patch(path, {"spec": {"requests": many}}, content_type=MERGE_PATCH)
+    requests = [{"kind": "a/b", "names": ["x", "y"]}]
+    answer = await api.apply(
+        path,
+        gpu_status(name, spec={"nodeName": name, "requests": requests}),
+        field_manager="gpucdi-operator",
+        force=True,
+    )
+    repair = {"mode": "Observe"}
+    assert answer["spec"] == {"nodeName": name, "repair": repair, "requests": requests}
 
 
 async def test_apply_makes_an_object_but_no_status_of_a_missing_one(

@@ -75,11 +75,7 @@ class Intent:
             extra_kinds=fields.texts(kinds, "extra"),
             strategies=strategies or cls().strategies,
             none_device=fields.boolean(kinds, "none"),
-            requests=tuple(
-                NameRequest(fields.text(item, "kind"), fields.texts(item, "names"))
-                for item in fields.objects(spec, "requests")
-                if fields.text(item, "kind")
-            ),
+            requests=_requests(spec),
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -97,6 +93,15 @@ class Intent:
             },
             requests=requests,
         )
+
+
+def _requests(spec: object) -> tuple[NameRequest, ...]:
+    """Return one request a kind: a person may have written a kind twice, or a name."""
+    kinds: dict[str, dict[str, None]] = {}
+    for item in fields.objects(spec, "requests"):
+        if kind := fields.text(item, "kind"):
+            kinds.setdefault(kind, {}).update(dict.fromkeys(fields.texts(item, "names")))
+    return tuple(NameRequest(kind, tuple(names)) for kind, names in kinds.items())
 
 
 def _hold(source: Mapping[str, object]) -> Hold | None:
