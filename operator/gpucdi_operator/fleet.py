@@ -160,6 +160,8 @@ class Fleet:
             # One that fails again has both Events; the later one tells how it is.
             if key not in restored or restored[key][0] < told:
                 self.pods.saw_explained(key, cause)
+            else:
+                self.pods.saw_restored(key)
         async for body in self.api.list(EVENTS_V1, field_selector=f"reason={EVENT_RESTARTED}"):
             self.pods.restarter.saw_restarted(body)
         self.pods.restarter.warm = True

@@ -29,6 +29,7 @@ class NodePods:
     clock: Clock
     timing: Timing
     pods: PodReconciler
+    _leads: bool = False
     _drifting: KeyedQueue[str] = field(init=False)
     _well: KeyedQueue[str] = field(init=False)
 
@@ -39,7 +40,9 @@ class NodePods:
         self._well = KeyedQueue("fleet", self.clock, failed)
 
     def saw_status(self, before: StatusRecord | None, record: StatusRecord) -> None:
-        """Take a status that has changed."""
+        """Take a status that has changed; while another leads, nobody would work on it."""
+        if not self._leads:
+            return
         if not record.is_drifted:
             self._drifting.drop(record.name)
             if record.pods_at_risk:
@@ -54,12 +57,16 @@ class NodePods:
 
     async def run(self) -> None:
         """List the nodes that begin to drift, and take back the counts of those that are well."""
-        # What came before we led is for the first of the lists of all.
-        self._drifting.clear()
-        self._well.clear()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._drifting.work(self._drifts, 1))
-            group.create_task(self._well.work(self._is_well, 1))
+        self._leads = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._drifting.work(self._drifts, 1))
+                group.create_task(self._well.work(self._is_well, 1))
+        finally:
+            # What is left is for the first list of all that the next leader makes.
+            self._leads = False
+            self._drifting.clear()
+            self._well.clear()
 
     async def resync(self) -> None:
         """List the Pods of every drifted node, and look at those that no list can show."""

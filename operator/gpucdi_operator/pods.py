@@ -88,6 +88,14 @@ class PodReconciler:
         track.due.setdefault(cause, now + self.timing.event_refresh_s)
         self.queue.add(key)
 
+    def saw_restored(self, key: PodKey) -> None:
+        """Learn from an earlier leader that this Pod knows that it runs, whatever we told before."""
+        track = self.tracks.get(key)
+        if track is not None and track.explained:
+            track.explained.clear()
+            track.due.clear()
+            self.queue.add(key)
+
     @property
     def failing(self) -> int:
         """Return how many explained Pods do not run yet."""
@@ -215,6 +223,11 @@ class PodReconciler:
         listed: bool,
     ) -> None:
         again_s = await self.teller.explain(pod, track, explanations, listed=listed)
+        if key not in self.tracks:
+            # A list and a look have met: it was forgotten while it was told why it fails.
+            self.tracks[key] = track
+            self._place(key, track, track.node)
+            self.queue.add(key)
         if again_s is not None:
             self.queue.add(key, after_s=again_s)
         self._request(track.node, explanations)

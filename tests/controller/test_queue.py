@@ -182,3 +182,21 @@ async def test_a_key_that_is_dropped_is_not_worked_on(queue: KeyedQueue[str]) ->
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     assert done == ["a", "c", "last"]
+
+
+async def test_a_queue_tells_what_waits_and_forgets_all_of_it(queue: KeyedQueue[str]) -> None:
+    handled: list[str] = []
+
+    async def handle(key: str) -> None:
+        handled.append(key)
+
+    queue.add("now")
+    queue.add("later", after_s=3600.0)
+    queue.add("soon", after_s=0.01)
+    assert all(key in queue for key in ("now", "later", "soon"))
+    queue.clear()
+    assert not any(key in queue for key in ("now", "later", "soon"))
+    queue.add("last")
+    await work_for(queue, 0.3, handle)
+    assert handled == ["last"]
+    assert "last" not in queue
