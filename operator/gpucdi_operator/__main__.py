@@ -34,7 +34,9 @@ def _parser() -> argparse.ArgumentParser:
         "--http", default=Options().http, help="host:port of /metrics, /healthz, /readyz"
     )
     run.add_argument(
-        "--identity", default=os.environ.get("POD_NAME", ""), help="name of the replica"
+        "--identity",
+        default=os.environ.get("POD_NAME", ""),
+        help="name of the replica in the Lease; two of the same name would both lead",
     )
     clean = commands.add_parser("uninstall", help="remove our condition and taint from all Nodes")
     for command in (run, clean):
