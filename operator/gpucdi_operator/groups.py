@@ -6,6 +6,7 @@ Owns the picture that one look is made of. Must not know: what a policy does abo
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from gpucdi.api import RepairMode
@@ -53,6 +54,7 @@ class Group:
 def gather(store: Store, choice: Choice) -> dict[str, Group]:
     """Return the groups of the policies that select any node."""
     groups: dict[str, Group] = defaultdict(Group)
+    tried = {record.breaker.trying for record in store.policies.values()}
     for name, node in store.nodes.items():
         chosen = choice.governing(node.labels)
         if not chosen:
@@ -66,11 +68,13 @@ def gather(store: Store, choice: Choice) -> dict[str, Group]:
             groups[loser.name].lost_to.add(winner.name)
             group.outranks.add(loser.name)
         if name in store.statuses:
-            _put(group, node, winner, store)
+            _put(group, node, winner, store, tried)
     return groups
 
 
-def _put(group: Group, node: NodeRecord, policy: Policy, store: Store) -> None:
+def _put(
+    group: Group, node: NodeRecord, policy: Policy, store: Store, tried: AbstractSet[str]
+) -> None:
     name, record = node.name, store.statuses[node.name]
     group.records[name] = record
     if node.tainted:
@@ -78,6 +82,6 @@ def _put(group: Group, node: NodeRecord, policy: Policy, store: Store) -> None:
     if not group.repairs:
         group.repairs = mode_of(node.labels, policy) is RepairMode.AUTO
     # Thousands of well nodes are not asked: nothing waits for them.
-    asked = record.is_drifted or name == store.policies[policy.name].breaker.trying
+    asked = record.is_drifted or name in tried
     if asked and could_repair(node.labels, policy, silent=name in store.silent):
         group.able.add(name)

@@ -137,10 +137,9 @@ def label_hold(labels: Mapping[str, str]) -> Hold | None:
     mig = labels.get(MIG_LABEL, "")
     if mig in MIG_ACTIVE:
         return Hold(HOLD_MIG, message=f"{MIG_LABEL}={mig}")
-    for key in sorted(labels):
-        if key.startswith(DEPLOY_PREFIX) and labels[key].startswith("paused-"):
-            return Hold(HOLD_PAUSED, message=f"{key}={labels[key]}")
-    return None
+    deployed = (key for key in labels if key.startswith(DEPLOY_PREFIX))
+    paused = min((key for key in deployed if labels[key].startswith("paused-")), default=None)
+    return None if paused is None else Hold(HOLD_PAUSED, message=f"{paused}={labels[paused]}")
 
 
 def mode_of(labels: Mapping[str, str], policy: Policy | None) -> RepairMode | None:

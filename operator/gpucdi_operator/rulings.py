@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpucdi.api import RepairMode
 from gpucdi.api.policy import BreakerStatus, Policy
@@ -21,8 +22,7 @@ from gpucdi_operator.store import NodeRecord, Store
 _UNGOVERNED = BreakerStatus()
 
 
-@dataclass(frozen=True, slots=True)
-class _Grounds:
+class _Grounds(NamedTuple):
     """Everything that a ruling comes from; ``turn`` is ``None`` without a limit of turns.
 
     ``marked`` is what holds for a node that no policy selects.
