@@ -99,6 +99,25 @@ async def test_a_node_that_no_policy_selects_costs_no_write_when_it_comes_or_cha
         assert written(api) == {"a1"}
 
 
+async def test_a_fleet_that_a_policy_leaves_out_is_written_to_once_a_node(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    names = [f"n{number:02d}" for number in range(60)]
+    for name in names:
+        scene.node(name)
+        scene.agent_says(name, node_status(drifted=False))
+    async with start() as operator:
+        await eventually(lambda: all(scene.condition(name) for name in names))
+        api.log.clear()
+        scene.policy("p", nodeSelector=ZONE_A)
+        await eventually(lambda: not any(scene.condition(name) for name in names))
+        operator.fleet.enqueue_all()
+        await operator.governor.look()
+        await eventually(lambda: operator.node_queue.is_idle)
+        applied = api.requests("apply", plural="nodes")
+        assert sorted(entry.name for entry in applied) == names
+
+
 @pytest.mark.usefixtures("nodes")
 async def test_a_leader_that_may_not_read_the_policies_removes_nothing(
     scene: Scene, api: FakeApi, start: Start, eventually: Eventually
