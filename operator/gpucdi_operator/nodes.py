@@ -93,7 +93,24 @@ class NodeReconciler:
             # Gone, made anew, or refused: no reason to leave the other nodes uncounted.
             log("Pods at risk not shown", 30, node=name, error=str(error))
             return
-        self.store.put_status(StatusRecord.of(answer))
+        self._wrote(StatusRecord.of(answer))
+
+    def _wrote(self, answer: StatusRecord) -> None:
+        """Keep what we wrote into a GpuCdiStatus; the watch tells the same.
+
+        What its agent has written meanwhile is left to the watch: kept from the answer it would be
+        no news any more when the watch tells it, and nobody would act on it.
+        """
+        current = self.store.statuses.get(answer.name)
+        if current is not None and current.uid == answer.uid:
+            ours = replace(
+                current,
+                intent=answer.intent,
+                generation=answer.generation,
+                owner_uids=answer.owner_uids,
+                pods_at_risk=answer.pods_at_risk,
+            )
+            self.store.put_status(ours)
 
     async def _condition(self, node: NodeRecord, record: StatusRecord | None) -> None:
         marked = self._is_marked(node.name)
@@ -176,7 +193,7 @@ class NodeReconciler:
             paths.gpu_cdi_status(node.name), body, field_manager=OPERATOR_MANAGER, force=True
         )
         written = StatusRecord.of(answer)
-        self.store.put_status(written)
+        self._wrote(written)
         self._settled[node.name] = (
             written.uid,
             written.generation,

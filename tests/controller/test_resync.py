@@ -13,7 +13,9 @@ from tests.fakeapi.server import FakeApi
 from gpucdi.api import fields
 from gpucdi.api.names import LABEL_REPAIR
 from gpucdi_kube import Credentials, HttpKubeApi, KubeObject, paths
+from gpucdi_operator.app import Operator
 from gpucdi_operator.fleet import Saw
+from gpucdi_operator.options import Options
 
 
 class Overtaken(HttpKubeApi):
@@ -105,3 +107,30 @@ async def test_what_goes_while_the_governor_looks_does_not_end_the_operator(
         connection = Meanwhile(api.url, forget)
         await replace(fleet.governor, api=connection).look()
         await connection.close()
+
+
+async def test_what_an_agent_says_while_we_write_into_its_status_is_acted_upon(
+    scene: Scene, api: FakeApi
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    operator = Operator(Options(http="127.0.0.1:0"), Credentials(api.url))
+    await operator.fleet.resync()
+
+    def resolves() -> None:
+        scene.agent_says("n1", node_status(drifted=False))
+
+    connection = Meanwhile(api.url, resolves)
+    operator.nodes.api = connection
+    await operator.nodes.show_risk("n1", 3)
+    await connection.close()
+    operator.node_queue.clear()
+    body = api.find("gpucdistatuses", "n1")
+    assert body is not None
+    assert body["status"]["podsAtRisk"] == 3
+    # The watch comes after the answer to our write, which told the same already.
+    operator.fleet.saw_status(body, deleted=False)
+    for each in (operator.api, operator.evicting, operator.elector.api):
+        await each.close()
+    assert "n1" in operator.node_queue
+    assert not operator.store.drifted()
