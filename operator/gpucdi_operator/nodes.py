@@ -154,10 +154,11 @@ class NodeReconciler:
             status=condition and condition.status.value,
             reason=condition and condition.reason,
         )
-        # The watch will tell the same; until then this keeps us from writing again.
-        if (current := self.store.nodes.get(node.name)) is not None:
-            seen = NodeRecord.of(answer).condition
-            self.store.put_node(replace(current, condition=seen))
+        # The watch will tell the same; until then this keeps us from writing again. With the version
+        # of the answer, so that what the watch still brings from before it is known to be older.
+        seen, current = NodeRecord.of(answer), self.store.nodes.get(node.name)
+        if current is not None and seen.version >= current.version:
+            self.store.put_node(replace(current, condition=seen.condition, version=seen.version))
 
     async def _taint(self, node: NodeRecord, record: StatusRecord | None) -> None:
         ruling = self.rulings.get(node.name)

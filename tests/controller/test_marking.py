@@ -10,9 +10,14 @@ from tests.controller.conftest import Eventually, Start
 from tests.controller.scene import Scene, node_status
 from tests.fakeapi.server import FakeApi
 
-from gpucdi_kube import Credentials
+from gpucdi_kube import Credentials, HttpKubeApi, SystemClock
 from gpucdi_operator.app import Operator
+from gpucdi_operator.metrics import Metrics
+from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Options, Timing
+from gpucdi_operator.rights import Rights
+from gpucdi_operator.store import NodeRecord, StatusRecord, Store
+from gpucdi_operator.taints import Tainter
 
 ZONE_A = {"matchLabels": {"zone": "a"}}
 NODES = ("a1", "a2", "b1")
@@ -116,6 +121,26 @@ async def test_a_fleet_that_a_policy_leaves_out_is_written_to_once_a_node(
         await eventually(lambda: operator.node_queue.is_idle)
         applied = api.requests("apply", plural="nodes")
         assert sorted(entry.name for entry in applied) == names
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_what_a_watch_brings_from_before_a_write_is_no_reason_to_write_again(
+    scene: Scene, api: FakeApi
+) -> None:
+    store, metrics = Store(), Metrics()
+    store.put_node(NodeRecord.of(api.find("nodes", "a1") or {}))
+    store.put_status(StatusRecord.of(api.find("gpucdistatuses", "a1") or {}))
+    relabel(scene, "a1", "b")
+    meanwhile = api.find("nodes", "a1")
+    assert meanwhile is not None
+    client, clock = HttpKubeApi(Credentials(api.url)), SystemClock()
+    tainter = Tainter(client, metrics, Rights(clock, metrics))
+    nodes = NodeReconciler(client, store, clock, metrics, tainter)
+    await nodes.reconcile("a1")
+    store.put_node(NodeRecord.of(meanwhile))
+    await nodes.reconcile("a1")
+    await client.close()
+    assert len(api.requests("apply", plural="nodes")) == 1
 
 
 @pytest.mark.usefixtures("nodes")
