@@ -183,10 +183,12 @@ async def test_a_bad_roll_out_goes_the_whole_circle_over_three_operators(
         await eventually(lambda: circle(api, "Open"))
         await eventually(lambda: holds(api) == everyone)
         assert set(agents.tried) == {"n0000"}
+        agents.tried.clear()
         agents.works = True
         agents.pass_minutes(30)
         await eventually(lambda: circle(api, "Recovering"))
         await eventually(lambda: drifted(api) == 0 and holds(api) == set())
+        assert agents.tried[0] == "n0001"
         assert set(agents.tried) == set(names(BAD))
         agents.pass_minutes(10)
         await eventually(lambda: circle(api, "Closed"))

@@ -205,6 +205,27 @@ def test_a_policy_acts_where_one_of_its_nodes_is_in_mode_auto(
     assert gather(store, Choice([policy]))["p"].acts(policy) is acts
 
 
+@pytest.mark.parametrize(
+    ("state", "drifted", "able"),
+    [
+        (BreakerState.CLOSED, True, {"n0"}),
+        (BreakerState.CLOSED, False, set()),
+        (BreakerState.HALF_OPEN, False, {"n0"}),
+        (BreakerState.OPEN, False, set()),
+    ],
+)
+def test_the_drifted_nodes_and_the_one_that_is_tried_are_asked_whether_they_could_repair(
+    state: BreakerState, able: set[str], *, drifted: bool
+) -> None:
+    policy = Policy.from_json("p", {"repair": {"mode": "Auto"}})
+    record = PolicyRecord("p", "u", policy, BreakerStatus(state, trial="n0"))
+    status = StatusRecord("n0", "u", Intent(), node_status(drifted=drifted))
+    store = Store({"n0": NodeRecord("n0", "u")}, {"n0": status}, policies={"p": record})
+    assert gather(store, Choice([policy]))["p"].able == able
+    store.silent = {"n0"}
+    assert gather(store, Choice([policy]))["p"].able == set()
+
+
 @pytest.mark.parametrize(("mode", "acts"), [("Auto", True), ("Observe", False)])
 def test_a_policy_without_nodes_acts_as_its_mode_says(mode: str, *, acts: bool) -> None:
     assert Group().acts(Policy.from_json("p", {"repair": {"mode": mode}})) is acts
