@@ -122,14 +122,103 @@ async def test_a_refused_watch_is_asked_for_until_it_is_granted(
         await asyncio.wait_for(running, 120)
 
 
-async def test_a_list_page_that_expires_ends_the_process_so_that_it_starts_anew(
-    scene: Scene, api: FakeApi
+async def test_a_watch_that_falls_silent_is_opened_anew_and_tells_what_happened_meanwhile(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    api.bookmark_s = 0.5
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    async with start(watch_idle_s=3.0, resync_s=6000.0, pod_resync_s=6000.0):
+        await eventually(lambda: (scene.condition("n1") or {}).get("status") == "True")
+        api.silence_watches()
+        # Neither of the two is listed again; the Event is seen by the next watch only.
+        scene.failing_pod("gpu-pod", "n1")
+        scene.agent_says("n1", node_status(drifted=False))
+        await eventually(lambda: (scene.condition("n1") or {}).get("status") == "False")
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+
+
+async def test_what_silent_watches_do_not_tell_is_caught_up_by_the_next_lists(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    for name in ("n1", "n2"):
+        scene.node(name)
+    scene.agent_says("n1", node_status(drifted=True))
+    async with start(watch_idle_s=6000.0, resync_s=1.0, pod_resync_s=1.0) as operator:
+        await eventually(lambda: (scene.condition("n1") or {}).get("status") == "True")
+        api.silence_watches()
+        opened = api.counts["watch gpucdistatuses"]
+        scene.agent_says("n1", node_status(drifted=False))
+        scene.agent_says("n2", node_status(drifted=True))
+        scene.failing_pod("gpu-pod", "n2")
+        scene.node("n3")
+        scene.agent_says("n3", node_status(drifted=True))
+        await eventually(lambda: (scene.condition("n1") or {}).get("status") == "False")
+        await eventually(lambda: (scene.condition("n2") or {}).get("status") == "True")
+        await eventually(lambda: (scene.condition("n3") or {}).get("status") == "True")
+        # Its Event went unheard; it is found among the Pods of its drifted node.
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+        api.remove("nodes", "n3")
+        await eventually(lambda: "n3" not in operator.store.nodes)
+    assert api.counts["watch gpucdistatuses"] == opened
+
+
+async def test_a_list_page_that_expires_ends_the_process_and_the_next_one_goes_on_without_loss(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
 ) -> None:
     scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    scene.failing_pod("before", "n1")
+    async with start() as operator:
+        await eventually(lambda: operator.elector.is_leader)
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+        await eventually(lambda: scene.spec("n1").get("requests"))
     api.faults.add(410, verbs=["list"], plurals=["events"])
-    operator = Operator(Options(http="127.0.0.1:0", timing=QUICK), Credentials(api.url))
     with pytest.raises(Exception, match="a fault of the test"):
-        await asyncio.wait_for(operator.run(), 40)
+        await asyncio.wait_for(
+            Operator(Options(http="127.0.0.1:0", timing=QUICK), Credentials(api.url)).run(), 120
+        )
+    api.faults.clear()
+    # While no operator runs: the node is repaired, its Pod runs, and another node begins to drift.
+    scene.agent_says("n1", node_status(drifted=False))
+    scene.pod_runs("before")
+    scene.node("n2")
+    scene.agent_says("n2", node_status(drifted=True))
+    scene.failing_pod("meanwhile", "n2")
+    async with start() as operator:
+        await eventually(lambda: (scene.condition("n1") or {}).get("status") == "False")
+        await eventually(lambda: (scene.condition("n2") or {}).get("status") == "True")
+        await eventually(lambda: scene.events("CdiDeviceRestored"))
+        await eventually(lambda: len(scene.events("CdiDeviceUnresolvable")) == 2)
+        await eventually(lambda: scene.spec("n2").get("requests"))
+        await eventually(lambda: operator.pod_queue.is_idle and operator.node_queue.is_idle)
+    explained = [event["involvedObject"]["name"] for event in scene.events("CdiDeviceUnresolvable")]
+    assert sorted(explained) == ["before", "meanwhile"]
+    restored = [event["involvedObject"]["name"] for event in scene.events("CdiDeviceRestored")]
+    assert restored == ["before"]
+    assert all("series" not in event for event in scene.events_of_ours())
+
+
+async def test_no_finalizer_of_ours_is_on_anything(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    scene.policy("p", taint="NoSchedule")
+    scene.failing_pod("gpu-pod", "n1")
+    async with start():
+        await eventually(lambda: scene.condition("n1"))
+        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
+        await eventually(lambda: scene.spec("n1").get("requests"))
+        await eventually(lambda: (api.find("gpucdipolicies", "p") or {}).get("status"))
+    held = {
+        resource.plural: [body["metadata"]["name"] for body in api.all(resource.plural)]
+        for resource in api.resources
+        if any("finalizers" in body["metadata"] for body in api.all(resource.plural))
+    }
+    assert held == {}
+    written = ("nodes", "pods", "events", "leases", "gpucdistatuses", "gpucdipolicies")
+    assert all(api.all(plural) for plural in written)
 
 
 async def test_a_node_that_is_made_anew_under_its_name_is_marked_anew(
