@@ -272,6 +272,8 @@ class FakeApi:
         limit = min(int(query.get("limit", LIST_LIMIT)), self.page_limit)
         if token:
             ident, _, start_text = token.partition(":")
+            if not start_text.isdecimal():
+                raise Refused(400, "BadRequest", "continue key is not valid")
             if ident not in self.store.snapshots:
                 raise Refused(410, "Expired", "The provided continue parameter is too old")
             version, items, start = *self.store.snapshots[ident], int(start_text)
@@ -323,7 +325,7 @@ class FakeApi:
         else:
             missed = collection.since(int(text))
             if missed is None:
-                raise Refused(410, "Expired", f"too old resource version: {text}")
+                return await watches.expired(request, text)
             initial = missed
         for change in initial:
             queue.put_nowait(change)

@@ -20,6 +20,8 @@ from tests.fakeapi.resources import Body, Resource
 
 Key: TypeAlias = tuple[str, str]  # namespace, name
 HISTORY = 50_000
+# As on a real server, what clients may know of begins long after version 1.
+FIRST_VERSION = 100
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class Collection:
     def __init__(self) -> None:
         self.objects: dict[Key, Stored] = {}
         self.history: deque[Change] = deque(maxlen=HISTORY)
-        self.floor = 0
+        self.floor = FIRST_VERSION
         self.watchers: set[asyncio.Queue[Change]] = set()
 
     def since(self, version: int) -> list[Change] | None:
@@ -71,7 +73,7 @@ class Store:
     """The whole cluster."""
 
     def __init__(self) -> None:
-        self.version = 1
+        self.version = FIRST_VERSION
         self.collections: dict[str, Collection] = {}
         self.snapshots: dict[str, tuple[int, list[Stored]]] = {}
 

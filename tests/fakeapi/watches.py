@@ -55,6 +55,23 @@ def _visible(stored: Stored | None, namespace: str, matches: selectors.Predicate
     return stored
 
 
+async def expired(request: web.Request, version: str) -> web.StreamResponse:
+    """Answer as the real server does: a stream, 200, whose only event is the error."""
+    told = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"too old resource version: {version}",
+        "reason": "Expired",
+        "code": 410,
+    }
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(json.dumps({"type": "ERROR", "object": told}).encode() + b"\n")
+    return response
+
+
 async def gone(request: web.Request) -> None:
     """Wait until the client has closed the connection; aiohttp tells it in no other way."""
     while request.transport is not None:  # noqa: ASYNC110  # there is no event to wait for
