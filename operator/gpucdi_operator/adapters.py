@@ -28,6 +28,8 @@ from gpucdi_kube import Credentials
 
 TOKEN_LIFETIME = timedelta(minutes=10)
 BEAT_S = 1.0
+# aiohttp only begins to close its TLS connections; a loop that ends at once leaves them behind.
+CLOSING_S = 0.25
 # The server sends a bookmark a minute; a watch that says less is a dead connection.
 WATCH_IDLE_S = 70.0
 # Loud reasons of Warning Events that never carry a CDI text; the server leaves them out.
@@ -315,3 +317,4 @@ async def _operator(
     finally:
         # A thread of this loop waits for the flag; unset, it would keep the loop from ending.
         stop.set()
+        await asyncio.sleep(CLOSING_S)
