@@ -14,7 +14,7 @@ from typing import TypeAlias
 import aiohttp
 import pytest
 from tests.controller.conftest import PATIENCE_S, QUICK, WATCHED, Eventually, Start, waiting
-from tests.controller.scene import Scene, fresh, node_status
+from tests.controller.scene import Scene, fresh
 from tests.fakeapi.server import FakeApi
 from tests.scale.bench import grown, written
 
@@ -275,25 +275,6 @@ async def test_requests_for_the_leader_lease_are_counted_as_what_they_are(
         logged = [entry for entry in api.requests("update", plural="leases") if entry.code < 400]
         assert renewals() <= len(logged) <= renewals() + 1
         assert requested(operator.metrics)["create", "leases"] == 1
-
-
-async def test_every_request_of_an_incident_has_begun_with_zero(
-    scene: Scene, start: Start, eventually: Eventually
-) -> None:
-    zeros = requested(Metrics())
-    scene.policy("p", taint="NoSchedule")
-    scene.node("n1")
-    scene.agent_says("n1", node_status(drifted=True))
-    async with start() as operator:
-        scene.failing_pod("gpu-pod", "n1")
-        await eventually(lambda: scene.events("CdiDeviceUnresolvable"))
-        await eventually(lambda: scene.condition("n1"))
-        scene.agent_says("n1", node_status(drifted=False))
-        scene.pod_runs("gpu-pod")
-        await eventually(lambda: scene.events("CdiDeviceRestored"))
-        made = {key for key, count in requested(operator.metrics).items() if count}
-    assert made - zeros.keys() == set()
-    assert {("apply", "nodes"), ("create", "events"), ("get", "pods")} <= made
 
 
 class Stuck(SystemClock):
