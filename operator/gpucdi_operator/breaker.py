@@ -86,8 +86,8 @@ def step(
     ``able`` are those of the drifted nodes, and of the one that is tried, that could repair if
     nothing stopped them; ``acts`` tells whether any node of the policy may repair at all.
     """
-    since = parse_time(before.since) or now
-    if since - now > AHEAD:
+    since = _since(before, now)
+    if since is None:
         # Waiting for the clock to get there might take for ever; what was begun begins anew.
         return replace(before, since=rfc3339(now))
     if not acts:
@@ -109,6 +109,17 @@ def step(
             return _try_next(before, drifts, able, now)
         case BreakerState.HALF_OPEN:
             return _judged(before, records, able, now)
+
+
+def _since(before: BreakerStatus, now: datetime) -> datetime | None:
+    """Return since when the state is what it is; ``None`` where what stands there cannot be.
+
+    A breaker that never opened has no such time and needs none.
+    """
+    if not before.since and before.state is BreakerState.CLOSED:
+        return now
+    since = parse_time(before.since)
+    return None if since is None or since - now > AHEAD else since
 
 
 def nothing_to_try(

@@ -225,6 +225,26 @@ def test_where_nothing_is_repaired_it_is_closed() -> None:
     assert found == BreakerStatus(since=rfc3339(NOW))
 
 
+@pytest.mark.parametrize("since", ["", "soon", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize("state", [item for item in BreakerState if item.stops_repairs])
+def test_a_moment_that_nobody_can_read_is_written_once_and_then_passes(
+    state: BreakerState, since: str
+) -> None:
+    records = fleet(10, 5, ago_m=40)
+    before = replace(opened(0, state, trial="n0001"), since=since)
+    begun = step(before, CONFIG, records, NOW, able=records.keys())
+    assert begun == replace(before, since=rfc3339(NOW))
+    assert step(begun, CONFIG, records, NOW, able=records.keys()) == begun
+    later = step(begun, CONFIG, records, NOW + timedelta(minutes=30), able=records.keys())
+    assert later.state is not state
+
+
+def test_a_closed_breaker_needs_no_moment_but_keeps_none_that_nobody_can_read() -> None:
+    assert step(BreakerStatus(), CONFIG, fleet(10, 0), NOW) == BreakerStatus()
+    unread = step(BreakerStatus(since="soon"), CONFIG, fleet(10, 0), NOW)
+    assert unread == BreakerStatus(since=rfc3339(NOW))
+
+
 def test_repairs_of_what_drifted_before_do_not_open_it_again() -> None:
     records = fleet(1000, 100, ago_m=40, repaired=0)
     for number in range(100, 300):
