@@ -105,13 +105,12 @@ class Fleet:
             self.store.put_runtime_class(body)
 
     def saw_event(self, body: Mapping[str, object]) -> None:
-        """Take a Warning Event (core/v1); one that does not tell of CDI costs its parse only."""
-        about = fields.mapping(body, "involvedObject")
+        """Take a Warning Event (core/v1); one that tells of no Pod's CDI costs its parse only."""
+        key = _subject(fields.mapping(body, "involvedObject"))
         text = fields.text(body, "message")
-        told = fields.text(body, "reason") in REASONS and tells_of_cdi(text)
+        told = fields.text(body, "reason") in REASONS and key.can_exist and tells_of_cdi(text)
         self.metrics.events_seen.labels("true" if told else "false").inc()
         if told:
-            key = PodKey(*(fields.text(about, name) for name in ("namespace", "name", "uid")))
             self.pods.saw_event(key, text)
 
     async def resync(self) -> None:
@@ -170,8 +169,9 @@ class Fleet:
         """Return when each Pod was last told something, and the cause."""
         found: dict[PodKey, tuple[datetime, str]] = {}
         async for body in self.api.list(EVENTS_V1, field_selector=f"reason={reason}"):
-            about = fields.mapping(body, "regarding")
-            key = PodKey(*(fields.text(about, name) for name in ("namespace", "name", "uid")))
+            key = _subject(fields.mapping(body, "regarding"))
+            if not key.can_exist:
+                continue
             labels = fields.mapping(fields.mapping(body, "metadata"), "labels")
             told = (last_observed(body) or LONG_AGO, fields.text(labels, LABEL_CAUSE))
             found[key] = max(told, found.get(key, told))
@@ -189,6 +189,11 @@ class Fleet:
         self.node_queue.add(name)
         self.node_pods.forget(name)
         self.pods.look_at_node(name)
+
+
+def _subject(about: Mapping[str, object]) -> PodKey:
+    """Return the Pod that an Event says it is about."""
+    return PodKey(*(fields.text(about, name) for name in ("namespace", "name", "uid")))
 
 
 def _asks(record: PolicyRecord) -> tuple[object, ...]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpucdi.api import fields
 from gpucdi.failures.pods import STATUS_LISTS
 
 MIRROR = "kubernetes.io/config.mirror"
+# A uid has 36 characters, the hash of a static Pod 32.
+UID_LIMIT = 128
+NAMESPACE_LIMIT, NAME_LIMIT = 63, 253
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAMESPACE = re.compile(_LABEL)
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,6 +25,21 @@ class PodKey:
     namespace: str
     name: str
     uid: str
+
+    @property
+    def can_exist(self) -> bool:
+        """Tell whether a Pod can be called so; an Event may say of itself that it is about anything.
+
+        Source: kubernetes/apimachinery ``pkg/util/validation/validation.go`` (IsDNS1123Label of a
+        Namespace, IsDNS1123Subdomain of a Pod); of the uid nothing is known but its length.
+        """
+        return (
+            len(self.namespace) <= NAMESPACE_LIMIT
+            and len(self.name) <= NAME_LIMIT
+            and len(self.uid) <= UID_LIMIT
+            and _NAMESPACE.fullmatch(self.namespace) is not None
+            and _NAME.fullmatch(self.name) is not None
+        )
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -46,14 +68,16 @@ def has_ended(pod: Mapping[str, object]) -> bool:
     return phase in {"Succeeded", "Failed"}
 
 
-def is_told_as(pod: Mapping[str, object], uid: str) -> bool:
-    """Tell whether Events with ``uid`` are about this Pod: a static Pod's have its hash, some none.
+def is_told_as(pod: Mapping[str, object], told: PodKey) -> bool:
+    """Tell whether Events about ``told`` are about this Pod of another uid.
 
-    Source: kubernetes/kubernetes ``pkg/kubelet/config/common.go`` (applyDefaults: the uid is the
-    hash), ``pkg/kubelet/types/pod_update.go`` (ConfigMirrorAnnotationKey).
+    Events about a static Pod have its hash, some have none. Source: kubernetes/kubernetes
+    ``pkg/kubelet/config/common.go`` (applyDefaults: the uid is the hash),
+    ``pkg/kubelet/types/pod_update.go`` (ConfigMirrorAnnotationKey).
     """
     annotations = fields.mapping(fields.mapping(pod, "metadata"), "annotations")
-    return uid in {"", fields.text(annotations, MIRROR)}
+    is_other = replace(key_of(pod), uid=told.uid) != told
+    return not is_other and told.uid in {"", fields.text(annotations, MIRROR)}
 
 
 def key_of(pod: Mapping[str, object]) -> PodKey:

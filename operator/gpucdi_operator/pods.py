@@ -24,11 +24,10 @@ from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.store import Store
 from gpucdi_operator.telling import Teller
+from gpucdi_operator.texts import Texts
 from gpucdi_operator.tracks import Track
 
 TRACKED_LIMIT = 20_000
-# kubelet's texts are a few hundred; the names of 16 GPUs are under a thousand.
-TEXT_CHARACTERS = 8_192
 # A replica that begins to lead leaves Pods to the lists that it has not heard of for so long.
 HEARD_S = 600.0
 
@@ -56,6 +55,7 @@ class PodReconciler:
     on_node: dict[str, set[PodKey]] = field(default_factory=dict)
     aliases: dict[PodKey, PodKey] = field(default_factory=dict)
     looked: OrderedDict[PodKey, float] = field(default_factory=OrderedDict)
+    texts: Texts = field(default_factory=Texts)
 
     def __post_init__(self) -> None:
         """Make the part that writes what Pods are told."""
@@ -64,10 +64,9 @@ class PodReconciler:
     def saw_event(self, key: PodKey, text: str) -> None:
         """Take the text of a Warning Event that tells of CDI."""
         key = self.aliases.get(key, key)
-        track, kept = self.track(key), text[:TEXT_CHARACTERS]
+        track = self.track(key)
         track.heard_at, track.looks = self.clock.monotonic(), 0
-        if kept not in track.texts:
-            track.texts.append(kept)
+        self.texts.add(key, track, text)
         self.queue.add(key)
 
     def begin(self) -> None:
@@ -115,6 +114,7 @@ class PodReconciler:
         track = self.tracks.pop(key, None)
         if track is not None:
             self._place(key, track, "")
+            self.texts.leave(key, track)
         self.queue.discard(key)
         self.restarter.drop(key.uid)
         for told in [told for told, known in self.aliases.items() if known == key]:
@@ -159,7 +159,7 @@ class PodReconciler:
             return
         self._looks_at(key)
         pod = await self.api.get(paths.pod(key.namespace, key.name))
-        if pod is not None and is_told_as(pod, key.uid):
+        if pod is not None and is_told_as(pod, key):
             key = self._known_as(key, key_of(pod))
         if pod is None or key_of(pod) != key:
             await self.restarter.settle(key.uid)
@@ -187,7 +187,8 @@ class PodReconciler:
         known = self.track(key)
         self._looks_at(key)
         known.heard_at = track.heard_at
-        known.texts.extend(text for text in track.texts if text not in known.texts)
+        for text in track.texts:
+            self.texts.add(key, known, text)
         self.aliases[told] = key
         return key
 
@@ -195,12 +196,12 @@ class PodReconciler:
         """Act on a Pod as it is now, or as it was when its list was made."""
         track = self.track(key)
         self._place(key, track, fields.text(fields.mapping(pod, "spec"), "nodeName"))
-        explanations = explain(pod, tuple(track.texts), self.store)
+        explanations = explain(pod, track.texts, self.store)
         if explanations and self._node_may_speak(track):
             self.queue.add(key, after_s=self.timing.pod_get_s)
         elif explanations:
             await self._fails(key, pod, track, explanations, listed=listed)
-        elif not track.explained:
+        elif not track.explained and not track.unsure:
             self.forget(key)
         elif listed:
             # What it is told next rests on how it is, not on how it was.
@@ -222,12 +223,16 @@ class PodReconciler:
         *,
         listed: bool,
     ) -> None:
-        again_s = await self.teller.explain(pod, track, explanations, listed=listed)
-        if key not in self.tracks:
-            # A list and a look have met: it was forgotten while it was told why it fails.
-            self.tracks[key] = track
-            self._place(key, track, track.node)
-            self.queue.add(key)
+        node = track.node
+        try:
+            again_s = await self.teller.explain(pod, track, explanations, listed=listed)
+        finally:
+            if key not in self.tracks:
+                # A list and a look have met: it was forgotten while it was told why it fails.
+                self.tracks[key] = track
+                self.texts.enter(key, track)
+                self._place(key, track, node)
+                self.queue.add(key)
         if again_s is not None:
             self.queue.add(key, after_s=again_s)
         self._request(track.node, explanations)

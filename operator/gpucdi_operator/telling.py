@@ -62,6 +62,8 @@ class Teller:
             return 0.0
         node_uid = self._node_uid(track.node)
         wait_s = None
+        # An answer may be lost, or the Pod may run before it is known what it was told last.
+        track.unsure.add(item.cause)
         is_news = await self.recorder.record(pod, note, node_uid=node_uid, again=again)
         if not is_news and not again:
             if listed:
@@ -72,6 +74,7 @@ class Teller:
                 is_news, wait_s = True, None
         now = self.clock.monotonic()
         track.explained.setdefault(item.cause, now)
+        track.unsure.discard(item.cause)
         track.due[item.cause] = now + (self.timing.event_refresh_s if wait_s is None else wait_s)
         if is_news:
             self.metrics.explained.labels(item.cause).inc()
@@ -90,7 +93,11 @@ class Teller:
         return min(least_s, max(0.0, least_s - age_s))
 
     async def restored(self, pod: KubeObject, track: Track) -> None:
-        """Tell a Pod that was explained that it runs."""
+        """Tell a Pod that it runs, if it was explained."""
+        if not track.explained:
+            await self._make_sure(pod, track)
+        if not track.explained:
+            return
         note = Note(
             "Normal",
             EVENT_RESTORED,
@@ -106,6 +113,12 @@ class Teller:
             waited = self.clock.monotonic() - min(track.explained.values())
             self.metrics.time_to_restore.observe(waited)
             log("Pod restored", pod=str(key_of(pod)), node=track.node)
+
+    async def _make_sure(self, pod: KubeObject, track: Track) -> None:
+        """Learn from its Events whether a Pod was told why it fails."""
+        for cause in sorted(track.unsure):
+            if await self.recorder.last_told(pod, EVENT_UNRESOLVABLE, cause) is not None:
+                track.explained.setdefault(cause, track.seen_at)
 
     async def _has_failed_since(self, pod: KubeObject, causes: Iterable[str]) -> bool:
         """Tell whether the Pod was explained after it was last told that it runs."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
-
-TEXTS_KEPT = 3
 
 
 @dataclass(slots=True)
@@ -13,15 +10,19 @@ class Track:
     """One Pod. Times are monotonic.
 
     ``explained`` maps the causes by which the Pod fails to since when we know of it, ``due`` to when
-    each is to be told again; ``looks`` counts how often it was looked at while nothing was heard.
+    each is to be told again; of the causes in ``unsure`` the Pod may have been told without our knowing
+    it. ``looks`` counts how often it was looked at while nothing was heard;
+    ``text_bytes`` is what ``texts``, the last one last, were counted with.
     """
 
     seen_at: float
     heard_at: float = float("-inf")
     node: str = ""
-    texts: deque[str] = field(default_factory=lambda: deque(maxlen=TEXTS_KEPT))
+    texts: tuple[str, ...] = ()
+    text_bytes: int = 0
     explained: dict[str, float] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
     looks: int = 0
 
     def recheck_s(self, first_s: float, limit_s: float) -> float:

@@ -103,6 +103,56 @@ async def test_a_pod_that_has_ended_is_not_waited_for_once_its_node_is_well(
     assert scene.events(RESTORED) == []
 
 
+# Pods that run before it is known what they were told --------------------------------------------
+
+
+async def test_a_listed_pod_whose_event_was_written_without_an_answer_is_told_when_it_runs(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    scene.failing_pod("gpu-pod", "n1", event=False)
+    lost = api.faults.add(verbs=["create"], plurals=["events"], lose=True, times=1)
+    read = api.faults.add(verbs=["get"], plurals=["pods"], delay_s=3.0, times=1)
+    async with start(pod_resync_s=0.5) as operator:
+        await eventually(lambda: read.met)
+        scene.pod_runs("gpu-pod")
+        await eventually(lambda: count(scene, RESTORED) == 1)
+        await eventually(lambda: not operator.pods.tracks)
+    assert lost.met == 1
+    assert count(scene, EXPLAINED) == 1
+
+
+async def test_a_pod_that_runs_before_its_event_was_found_written_is_told_so(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    api.faults.add(verbs=["create"], plurals=["events"], lose=True, times=1)
+    refused = api.faults.add(409, verbs=["get"], plurals=["events"], times=1)
+    async with start(pod_resync_s=HOUR_S, pod_get_s=3.0) as operator:
+        scene.failing_pod("gpu-pod", "n1")
+        await eventually(lambda: refused.met)
+        scene.pod_runs("gpu-pod")
+        await eventually(lambda: count(scene, RESTORED) == 1)
+        await eventually(lambda: not operator.pods.tracks)
+    assert count(scene, EXPLAINED) == 1
+
+
+async def test_a_pod_that_was_never_told_that_it_fails_is_not_told_that_it_runs(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    refused = api.faults.add(409, verbs=["create"], plurals=["events"], telling=b"Unresolvable")
+    async with start(pod_resync_s=HOUR_S) as operator:
+        scene.failing_pod("gpu-pod", "n1")
+        await eventually(lambda: refused.met)
+        scene.pod_runs("gpu-pod")
+        await eventually(lambda: not operator.pods.tracks)
+    assert scene.events_of_ours() == []
+
+
 # Pods that fail again ---------------------------------------------------------------------------
 
 
