@@ -18,7 +18,8 @@ from gpucdi.diagnosis.render import fit
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_kube.api import MERGE_PATCH
 from gpucdi_kube.clock import parse_time, rfc3339_micro
-from gpucdi_kube.errors import AlreadyExists, NotFound
+from gpucdi_kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
+from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 
 LABEL_CAUSE = "gpucdi.io/cause"
@@ -76,7 +77,8 @@ class Recorder:
         """Create the Event about an object and return whether it is new.
 
         Where the Event exists already it is left alone, unless ``again`` says that the fault was
-        observed anew: then it becomes, or continues, a series.
+        observed anew: then it becomes, or continues, a series. A Namespace that goes takes no new
+        Event, and nobody will read it: that ends it.
         """
         namespace, name = _place(about, note.reason, note.key)
         try:
@@ -85,6 +87,11 @@ class Recorder:
         except AlreadyExists:
             if again:
                 await self.repeat(about, note)
+            return False
+        except (Forbidden, NotFound) as error:
+            if not _is_going(error, namespace):
+                raise
+            log("Event not written, its Namespace goes", 20, event=f"{namespace}/{name}")
             return False
         self.metrics.events.labels(note.reason, "create").inc()
         return True
@@ -147,6 +154,17 @@ class Recorder:
         if node:
             body["related"] = {key: value for key, value in related.items() if value}
         return body
+
+
+def _is_going(error: KubeError, namespace: str) -> bool:
+    """Tell whether a create was refused because its Namespace is being deleted, or is gone.
+
+    Source: kubernetes/apiserver ``pkg/admission/plugin/namespace/lifecycle/admission.go``.
+    """
+    told = str(error)
+    if isinstance(error, NotFound):
+        return f'namespaces "{namespace}" not found' in told
+    return "unable to create new content in namespace" in told and "being terminated" in told
 
 
 def _place(about: Mapping[str, object], reason: str, key: str) -> tuple[str, str]:

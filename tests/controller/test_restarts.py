@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.controller.accounts import operators
 from tests.controller.conftest import Eventually, Start
 from tests.controller.scene import C00, KIND, MESSAGE, UUID, Scene, fresh, owned_by
+from tests.fakeapi.controlplane import ControlPlane
 from tests.fakeapi.server import FakeApi, Target
 
 from gpucdi.api import Hold, Intent, RepairMode
 from gpucdi.api.policy import BreakerState, BreakerStatus
-from gpucdi_kube import Credentials, paths
+from gpucdi_kube import Credentials, HttpKubeApi, KubeError, KubeObject, paths
+from gpucdi_kube.clock import SystemClock
+from gpucdi_kube.errors import error_of
 from gpucdi_operator.app import Operator
 from gpucdi_operator.diagnosing import Explanation, explain
+from gpucdi_operator.events import Note, Recorder
 from gpucdi_operator.leader import NotLeadingError
+from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.options import Options
 from gpucdi_operator.policies import Ruling
 from gpucdi_operator.restarter import MINUTE_S, Rate
@@ -440,6 +448,105 @@ async def test_an_event_that_cannot_be_written_is_written_later(
         scene.agent_says("n1", replace(fresh(drifted=False), kinds=()))
         await eventually(lambda: scene.events("CdiPodRestarted"))
     assert evictions(api) == ["waits"]
+
+
+class Going(HttpKubeApi):
+    """A connection on which no Event can be created any more; it says so as the API server does."""
+
+    def __init__(self, url: str, error: KubeError) -> None:
+        super().__init__(Credentials(url))
+        self.error, self.met = error, 0
+
+    async def create(self, path: str, body: KubeObject) -> KubeObject:
+        """Refuse Events."""
+        if not path.endswith("/events"):
+            return await super().create(path, body)
+        self.met += 1
+        raise self.error
+
+
+IS_GONE = error_of(
+    404,
+    {"reason": "NotFound", "message": 'namespaces "default" not found'},
+    request="create /apis/events.k8s.io/v1/namespaces/default/events",
+)
+GOES = error_of(
+    403,
+    {
+        "reason": "Forbidden",
+        "message": 'events.events.k8s.io "waits.0" is forbidden: unable to create new content in '
+        "namespace default because it is being terminated",
+    },
+    request="create /apis/events.k8s.io/v1/namespaces/default/events",
+)
+
+
+@pytest.mark.parametrize("error", [IS_GONE, GOES])
+async def test_what_cannot_be_told_in_a_namespace_that_goes_is_told_nobody_and_ends(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually, error: KubeError
+) -> None:
+    prepared(scene, "waits", "runs")
+    async with start(**QUICKLY) as operator:
+        await eventually(lambda: len(scene.events("CdiDeviceUnresolvable")) == 2)
+        connection = Going(api.url, error)
+        operator.pods.recorder.api = connection
+        scene.pod_runs("runs")
+        scene.agent_says("n1", fresh(drifted=False))
+        await eventually(lambda: going(api) == {"waits"})
+        await eventually(lambda: connection.met >= 2)
+        api.remove("pods", "waits", "default")
+        await eventually(lambda: not operator.pods.tracks)
+        failures = operator.metrics.failures.labels("pod")
+        assert failures._value.get() == 0
+        await connection.close()
+    assert evictions(api) == ["waits"]
+
+
+@pytest.mark.parametrize("error", [IS_GONE, GOES])
+async def test_why_a_pod_fails_is_told_nobody_in_a_namespace_that_goes(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually, error: KubeError
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", fresh(drifted=True))
+    async with start(pod_resync_s=0.5) as operator:
+        connection = Going(api.url, error)
+        operator.pods.recorder.api = connection
+        scene.failing_pod("fails", "n1")
+        scene.failing_pod("listed", "n1", event=False)
+        await eventually(lambda: operator.pods.failing == 2)
+        await eventually(lambda: operator.pod_queue.is_idle)
+        met, listed = connection.met, len(api.requests("list", plural="pods"))
+        await eventually(lambda: len(api.requests("list", plural="pods")) >= listed + 3)
+        assert connection.met == met
+        for name in ("fails", "listed"):
+            api.remove("pods", name, "default")
+        await eventually(lambda: not operator.pods.tracks)
+        await connection.close()
+    assert scene.events_of_ours() == []
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("goes", [True, False])
+async def test_a_real_server_takes_no_event_into_a_namespace_that_goes_or_is_gone(
+    apiserver: ControlPlane, goes: bool
+) -> None:
+    name = f"goes-{uuid4().hex[:8]}"
+    if goes:
+        # Without its controller the Namespace stays as it is when its deletion has begun.
+        apiserver.kubectl("create", "namespace", name)
+        apiserver.kubectl("delete", "namespace", name, "--wait=false")
+    connection = HttpKubeApi(operators(apiserver))
+    metrics = Metrics()
+    recorder = Recorder(connection, SystemClock(), metrics, "replica-1")
+    about = pod(name="waits", namespace=name)
+    assert not await recorder.record(about, Note("Normal", "CdiPodRestarted", "Evict", "text"))
+    await connection.close()
+    if goes:
+        body = json.loads(apiserver.kubectl("get", "namespace", name, "-o", "json"))
+        assert body["status"]["phase"] == "Terminating"
+        finalized = json.dumps({**body, "spec": {"finalizers": []}})
+        path = f"/api/v1/namespaces/{name}/finalize"
+        apiserver.kubectl("replace", "--raw", path, "-f", "-", stdin=finalized)
 
 
 async def test_a_pod_that_is_made_anew_and_fails_again_is_not_restarted_without_end(
