@@ -116,7 +116,7 @@ class PodReconciler:
             self._place(key, track, "")
             self.texts.leave(key, track)
         self.queue.discard(key)
-        self.restarter.drop(key.uid)
+        self.restarter.drop(key)
         for told in [told for told, known in self.aliases.items() if known == key]:
             del self.aliases[told]
 
@@ -162,7 +162,7 @@ class PodReconciler:
         if pod is not None and is_told_as(pod, key):
             key = self._known_as(key, key_of(pod))
         if pod is None or key_of(pod) != key:
-            await self.restarter.settle(key.uid)
+            await self.restarter.settle(key)
             self.forget(key)
             return
         await self.saw_pod(key, pod)
@@ -285,7 +285,7 @@ class PodReconciler:
         self, key: PodKey, pod: KubeObject, explanations: tuple[Explanation, ...]
     ) -> None:
         if "deletionTimestamp" in fields.mapping(pod, "metadata"):
-            await self.restarter.settle(key.uid)
+            await self.restarter.settle(key)
             return
         again_s = await self.restarter.consider(pod, explanations)
         if again_s is not None:

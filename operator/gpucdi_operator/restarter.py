@@ -28,6 +28,7 @@ from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Timing
+from gpucdi_operator.podfacts import PodKey, key_of
 from gpucdi_operator.restarts import Restart
 from gpucdi_operator.rights import Feature, Rights, is_rbac
 from gpucdi_operator.store import PolicyRecord, Store
@@ -78,7 +79,7 @@ class Restarter:
     warm: bool = False
     _rates: dict[str, Rate] = field(default_factory=lambda: defaultdict(Rate))
     _labels: dict[str, tuple[float, dict[str, str]]] = field(default_factory=dict)
-    _tried: dict[str, _Evicted] = field(default_factory=dict)
+    _tried: dict[PodKey, _Evicted] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Forget what was known of rates: another leader may have evicted since."""
@@ -121,19 +122,19 @@ class Restarter:
             return max(wait_s, self.timing.pod_get_s)
         return await self._evict(pod, chosen, record)
 
-    async def settle(self, uid: str) -> None:
+    async def settle(self, key: PodKey) -> None:
         """Tell of a Pod that is going, if it was us and nobody was told yet."""
-        if uid not in self._tried:
+        if key not in self._tried:
             return
-        gone = self._tried[uid]
+        gone = self._tried[key]
         node = self.store.nodes.get(fields.text(fields.mapping(gone.pod, "spec"), "nodeName"))
         if await self.recorder.record(gone.pod, gone.note, node_uid=node.uid if node else ""):
             self.metrics.restarted.labels(gone.why.value).inc()
-        self._tried.pop(uid, None)
+        self._tried.pop(key, None)
 
-    def drop(self, uid: str) -> None:
+    def drop(self, key: PodKey) -> None:
         """Forget a Pod that nobody follows any more."""
-        self._tried.pop(uid, None)
+        self._tried.pop(key, None)
 
     def _policy(self, pod: KubeObject) -> tuple[PolicyRecord | None, RestartConfig | None]:
         ruling = self.nodes.rulings.get(fields.text(fields.mapping(pod, "spec"), "nodeName"))
@@ -190,23 +191,23 @@ class Restarter:
     async def _evict(self, pod: KubeObject, chosen: Restart, record: PolicyRecord) -> float | None:
         meta = fields.mapping(pod, "metadata")
         namespace, name = fields.text(meta, "namespace"), fields.text(meta, "name")
-        uid = fields.text(meta, "uid")
+        key = key_of(pod)
         self.rights.check(Feature.RESTARTS, namespace)
         rate, now = self._rates[record.name], self.clock.monotonic()
         rate.at.append(now)
-        self._tried[uid] = _Evicted(pod, chosen.why, _note(pod, chosen, record.name))
+        self._tried[key] = _Evicted(pod, chosen.why, _note(pod, chosen, record.name))
         try:
             await self.api.create(paths.pod_eviction(namespace, name), _eviction(meta))
         except KubeError as error:
             if isinstance(error, NotLeadingError) or error.code not in _UNSURE:
                 # Certainly not done; the Pod may be tried again, by whoever leads then.
-                self._tried.pop(uid, None)
+                self._tried.pop(key, None)
                 with suppress(ValueError):
                     rate.at.remove(now)
             return self._later(error, namespace)
         self.rights.granted(Feature.RESTARTS, namespace)
         log("Pod evicted", pod=f"{namespace}/{name}", why=chosen.why.value, policy=record.name)
-        await self.settle(uid)
+        await self.settle(key)
         return None
 
     def _later(self, error: KubeError, namespace: str) -> float | None:

@@ -450,6 +450,21 @@ async def test_an_event_that_cannot_be_written_is_written_later(
     assert evictions(api) == ["waits"]
 
 
+async def test_an_event_about_another_name_with_the_pods_uid_does_not_say_that_it_was_evicted(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    prepared(scene, "waits")
+    scene.agent_says("n1", fresh(drifted=False))
+    fault = api.faults.add(503, verbs=["create"], plurals=["pods"])
+    async with start(**QUICKLY) as operator:
+        await eventually(lambda: fault.met)
+        pod = api.find("pods", "waits", "default") or {}
+        scene.warn({**pod, "metadata": {**pod["metadata"], "name": "other"}}, MESSAGE)
+        await eventually(lambda: [e for e in api.requests("get") if e.name == "other"])
+        await eventually(lambda: [key.name for key in operator.pods.tracks] == ["waits"])
+    assert scene.events("CdiPodRestarted") == []
+
+
 class Going(HttpKubeApi):
     """A connection on which no Event can be created any more; it says so as the API server does."""
 
