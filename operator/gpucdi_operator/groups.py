@@ -83,5 +83,6 @@ def _put(
         group.repairs = mode_of(node.labels, policy) is RepairMode.AUTO
     # Thousands of well nodes are not asked: nothing waits for them.
     asked = record.is_drifted or name in tried
-    if asked and could_repair(node.labels, policy, silent=name in store.silent):
+    silent, hold = name in store.silent, record.intent.hold
+    if asked and could_repair(node.labels, policy, silent=silent, hold=hold):
         group.able.add(name)

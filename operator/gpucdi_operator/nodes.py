@@ -15,10 +15,10 @@ from gpucdi.api.names import NODE_CONDITION, OPERATOR_MANAGER
 from gpucdi_kube import Clock, KubeApi, KubeError, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import NotFound
-from gpucdi_operator import decide
+from gpucdi_operator import decide, specs
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
-from gpucdi_operator.policies import Ruling, spec_of
+from gpucdi_operator.policies import Ruling
 from gpucdi_operator.store import NodeRecord, StatusRecord, Store
 from gpucdi_operator.taints import Tainter
 
@@ -102,7 +102,11 @@ class NodeReconciler:
         no news any more when the watch tells it, and nobody would act on it.
         """
         current = self.store.statuses.get(answer.name)
-        if current is not None and current.uid == answer.uid:
+        if current is None or current.uid != answer.uid:
+            # Gone, or another one of the same name: the answer does not tell of that one.
+            return
+        # Where the watch was quicker, it knows better.
+        if answer.version >= current.version:
             ours = replace(
                 current,
                 intent=answer.intent,
@@ -157,7 +161,10 @@ class NodeReconciler:
         # The watch will tell the same; until then this keeps us from writing again. With the version
         # of the answer, so that what the watch still brings from before it is known to be older.
         seen, current = NodeRecord.of(answer), self.store.nodes.get(node.name)
-        if current is not None and seen.version >= current.version:
+        if current is None or current.uid != seen.uid:
+            # Gone, or another Node of the same name: the answer does not tell of that one.
+            return
+        if seen.version >= current.version:
             self.store.put_node(replace(current, condition=seen.condition, version=seen.version))
 
     async def _taint(self, node: NodeRecord, record: StatusRecord | None) -> None:
@@ -168,8 +175,10 @@ class NodeReconciler:
         present = self.store.nodes.get(node.name)
         if present is None or present.tainted is wanted:
             return
-        await self.tainter.set(node.name, wanted=wanted)
-        if (current := self.store.nodes.get(node.name)) is not None:
+        if not await self.tainter.set(node.name, wanted=wanted):
+            return
+        current = self.store.nodes.get(node.name)
+        if current is not None and current.uid == node.uid:
             self.store.put_node(replace(current, tainted=wanted))
 
     async def _spec(self, node: NodeRecord, record: StatusRecord) -> None:
@@ -189,11 +198,8 @@ class NodeReconciler:
         if self._settled.get(node.name) == settled:
             # What still differs was set by a person, where no policy has a say.
             return
-        body = _spec_body(node, record, requests, ruling, rfc3339(self.clock.now()))
-        answer = await self.api.apply(
-            paths.gpu_cdi_status(node.name), body, field_manager=OPERATOR_MANAGER, force=True
-        )
-        written = StatusRecord.of(answer)
+        now = rfc3339(self.clock.now())
+        written = await specs.write(self.api, node, record, requests, ruling, now=now)
         self._wrote(written)
         self._settled[node.name] = (
             written.uid,
@@ -210,27 +216,6 @@ class NodeReconciler:
                 mode=written.intent.mode.value,
                 hold=written.intent.hold and written.intent.hold.reason,
             )
-
-
-def _spec_body(
-    node: NodeRecord,
-    record: StatusRecord,
-    requests: tuple[NameRequest, ...],
-    ruling: Ruling,
-    now: str,
-) -> KubeObject:
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": KIND_STATUS,
-        # With its uid: an object that was deleted meanwhile is not brought back to life.
-        "metadata": {"name": node.name, "uid": record.uid, "ownerReferences": [owner]},
-        "spec": {
-            "nodeName": node.name,
-            "requests": [{"kind": item.kind, "names": list(item.names)} for item in requests],
-            **spec_of(ruling, record, now),
-        },
-    }
 
 
 def merged(

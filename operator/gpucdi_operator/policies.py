@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gpucdi.api import Hold, Intent, NameStrategy, RepairMode
 from gpucdi.api.names import LABEL_REPAIR
 from gpucdi.api.policy import BreakerStatus, Policy
-from gpucdi_operator.store import NodeRecord, StatusRecord
+from gpucdi_operator.store import NodeRecord
 
 UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 MIG_LABEL = "nvidia.com/mig.config.state"
@@ -44,6 +44,7 @@ HOLD_MIG = "MigChange"
 HOLD_PAUSED = "OperandsPaused"
 HOLD_BREAKER = "BreakerOpen"
 HOLD_TURN = "AwaitingTurn"
+_OUR_HOLDS = frozenset({HOLD_LABEL, HOLD_UPGRADE, HOLD_MIG, HOLD_PAUSED, HOLD_BREAKER, HOLD_TURN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,12 @@ class Ruling:
     def is_met_by(self, intent: Intent) -> bool:
         """Tell whether a spec says just this; a field left to people has its default.
 
-        The time of a hold does not count.
+        The time of a hold does not count, and a person's stands for any.
         """
         usual = Intent()
         return (
             intent.mode is (self.mode or usual.mode)
-            and _said(self.hold) == _said(intent.hold)
+            and (is_persons(intent.hold) or _said(self.hold) == _said(intent.hold))
             and intent.extra_kinds == (self.extra_kinds or ())
             and intent.strategies == (self.strategies or usual.strategies)
             and intent.none_device is bool(self.none_device)
@@ -148,12 +149,25 @@ def mode_of(labels: Mapping[str, str], policy: Policy | None) -> RepairMode | No
     return label or (policy.mode if policy is not None else None)
 
 
-def could_repair(labels: Mapping[str, str], policy: Policy, *, silent: bool) -> bool:
+def is_persons(hold: Hold | None) -> bool:
+    """Tell whether a spec's hold was set by a person: its reason is none of ours.
+
+    It stands as long as the person wants. Ours comes after it, if it is due then.
+    """
+    return hold is not None and hold.reason not in _OUR_HOLDS
+
+
+def could_repair(
+    labels: Mapping[str, str], policy: Policy, *, silent: bool, hold: Hold | None = None
+) -> bool:
     """Tell whether a node would repair if neither the breaker nor a turn kept it waiting.
 
-    Holds of the agent's own do not count: it tells of them only while nothing else holds it.
+    ``hold`` is the one of its spec; a person's keeps it from repairing. Holds of the agent's own do
+    not count: it tells of them only while nothing else holds it.
     """
-    return not silent and mode_of(labels, policy) is RepairMode.AUTO and label_hold(labels) is None
+    if silent or is_persons(hold):
+        return False
+    return mode_of(labels, policy) is RepairMode.AUTO and label_hold(labels) is None
 
 
 @dataclass(slots=True)
@@ -234,28 +248,3 @@ def _policy_hold(
 
 def _said(hold: Hold | None) -> tuple[str, str] | None:
     return None if hold is None else (hold.reason, hold.message)
-
-
-def spec_of(ruling: Ruling, record: StatusRecord, now: str) -> dict[str, object]:
-    """Return the fields of a GpuCdiStatus's spec that the ruling fills."""
-    spec: dict[str, object] = {}
-    repair: dict[str, object] = {}
-    if ruling.mode is not None:
-        repair["mode"] = ruling.mode.value
-    if ruling.hold is not None:
-        old = record.intent.hold
-        since = old.since if old is not None and old.reason == ruling.hold.reason else now
-        repair["hold"] = {
-            "reason": ruling.hold.reason,
-            "since": since or now,
-            "message": ruling.hold.message,
-        }
-    if repair:
-        spec["repair"] = repair
-    if ruling.strategies is not None:
-        spec["kinds"] = {
-            "extra": list(ruling.extra_kinds or ()),
-            "strategies": [item.value for item in ruling.strategies],
-            "none": bool(ruling.none_device),
-        }
-    return spec

@@ -68,8 +68,11 @@ class Tainter:
     metrics: Metrics
     rights: Rights
 
-    async def set(self, name: str, *, wanted: bool) -> None:
-        """Put the taint on a Node, or remove it; a Node that is gone is fine."""
+    async def set(self, name: str, *, wanted: bool) -> bool:
+        """Put the taint on a Node, or remove it; tell whether the Node changed.
+
+        A Node that is gone is fine, and so is one where a person's taint stands in the way.
+        """
         self.rights.check(Feature.TAINTS)
         try:
             written = await write(self.api, name, wanted=wanted)
@@ -80,6 +83,7 @@ class Tainter:
         if written:
             self.metrics.taint_writes.labels("put" if wanted else "removed").inc()
             log("node tainted" if wanted else "node taint removed", node=name)
+        return written
 
 
 async def write(api: KubeApi, name: str, *, wanted: bool) -> bool:

@@ -21,6 +21,7 @@ from gpucdi_operator.uninstall import uninstall
 
 KEY = "gpucdi.io/unresolvable"
 OURS = {"key": KEY, "effect": "NoSchedule"}
+PERSONS = {"key": KEY, "value": "by-hand", "effect": "NoSchedule"}
 OTHER = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
@@ -75,6 +76,10 @@ def test_whatever_drifts_the_bound_holds(percent: int, governed: int, who: set[i
         ([OTHER], False, None),
         (None, False, None),
         ([{"key": KEY, "effect": "NoExecute"}], False, None),
+        ([{**OURS, "value": ""}], False, []),
+        ([PERSONS], False, None),
+        # Kubernetes takes no two taints of the same key and effect.
+        ([PERSONS], True, None),
     ],
 )
 def test_no_other_taint_is_touched(before: Any, after: Any, *, ours: bool) -> None:
@@ -164,6 +169,28 @@ async def test_the_taint_goes_with_what_it_rested_on(
             case "status gone":
                 api.remove("gpucdistatuses", "n0")
         await eventually(lambda: tainted(api) == set())
+
+
+async def test_a_taint_that_a_person_gave_a_value_stays_and_stands_for_ours(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    nodes(scene, 10, drifted=2)
+    api.put("nodes", {**(api.find("nodes", "n0") or {}), "spec": {"taints": [PERSONS, OTHER]}})
+    scene.policy("p", taint="NoSchedule")
+    async with start() as operator:
+        await eventually(lambda: tainted(api) == {"n1"})
+        await eventually(lambda: counted(api)["tainted"] == 1)
+        scene.agent_says("n0", node_status(drifted=False))
+        scene.agent_says("n1", node_status(drifted=False))
+        await eventually(lambda: tainted(api) == set())
+        await operator.governor.look()
+        await eventually(lambda: operator.node_queue.is_idle)
+        assert taints(api, "n0") == [PERSONS, OTHER]
+        assert {entry.name for entry in api.requests("patch", plural="nodes")} == {"n1"}
+    client = HttpKubeApi(Credentials(api.url))
+    await uninstall(client)
+    await client.close()
+    assert taints(api, "n0") == [PERSONS, OTHER]
 
 
 async def test_a_fleet_that_drifts_as_one_is_tainted_up_to_the_bound_only(

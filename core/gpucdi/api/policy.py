@@ -13,6 +13,19 @@ from gpucdi.api import fields
 from gpucdi.api.fields import Json
 from gpucdi.api.intent import NameStrategy, RepairMode
 
+# The least and the greatest value of each integer of a spec: those of crds/gpucdipolicies.yaml, which
+# an object that was admitted by an older schema need not keep. A test compares.
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "priority": (-1_000_000, 1_000_000),
+    "repair.maxConcurrent": (1, 10_000),
+    "repair.breaker.percent": (1, 100),
+    "repair.breaker.minNodes": (1, 10_000),
+    "repair.breaker.windowMinutes": (1, 1440),
+    "repair.breaker.pauseMinutes": (1, 1440),
+    "restartWaitingPods.perMinute": (1, 600),
+    "restartWaitingPods.afterSeconds": (0, 86_400),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
@@ -91,8 +104,8 @@ class RestartConfig:
         return cls(
             namespaces=fields.texts(source, "namespaces"),
             selector=Selector.from_json(chosen) if isinstance(chosen, Mapping) else None,
-            per_minute=fields.integer(source, "perMinute", usual.per_minute),
-            after_s=fields.integer(source, "afterSeconds", usual.after_s),
+            per_minute=_bounded(source, "restartWaitingPods.perMinute", usual.per_minute),
+            after_s=_bounded(source, "restartWaitingPods.afterSeconds", usual.after_s),
         )
 
 
@@ -192,7 +205,10 @@ class Policy:
 
     @classmethod
     def from_json(cls, name: str, spec: object) -> Policy:
-        """Read a spec; what is missing or wrong falls back to the default of its field."""
+        """Read a spec; what is missing or wrong falls back to the default of its field.
+
+        A number beyond its bounds is taken for the bound.
+        """
         repair, kinds = fields.mapping(spec, "repair"), fields.mapping(spec, "kinds")
         mode, taint = fields.text(repair, "mode"), fields.text(spec, "taint")
         strategies = tuple(
@@ -202,10 +218,10 @@ class Policy:
         )
         return cls(
             name=name,
-            priority=fields.integer(spec, "priority"),
+            priority=_bounded(spec, "priority", 0),
             selector=Selector.from_json(fields.mapping(spec, "nodeSelector")),
             mode=RepairMode(mode) if mode in set(RepairMode) else RepairMode.OBSERVE,
-            max_concurrent=fields.optional_integer(repair, "maxConcurrent"),
+            max_concurrent=_limit_of_turns(repair),
             breaker=_breaker(fields.mapping(repair, "breaker")),
             extra_kinds=fields.texts(kinds, "extra"),
             strategies=strategies or cls(name).strategies,
@@ -222,8 +238,20 @@ class Policy:
 def _breaker(source: Mapping[str, object]) -> BreakerConfig:
     usual = BreakerConfig()
     return BreakerConfig(
-        percent=fields.integer(source, "percent", usual.percent),
-        min_nodes=fields.integer(source, "minNodes", usual.min_nodes),
-        window_minutes=fields.integer(source, "windowMinutes", usual.window_minutes),
-        pause_minutes=fields.integer(source, "pauseMinutes", usual.pause_minutes),
+        percent=_bounded(source, "repair.breaker.percent", usual.percent),
+        min_nodes=_bounded(source, "repair.breaker.minNodes", usual.min_nodes),
+        window_minutes=_bounded(source, "repair.breaker.windowMinutes", usual.window_minutes),
+        pause_minutes=_bounded(source, "repair.breaker.pauseMinutes", usual.pause_minutes),
     )
+
+
+def _limit_of_turns(repair: Mapping[str, object]) -> int | None:
+    found = fields.optional_integer(repair, "maxConcurrent")
+    return None if found is None else _bounded(repair, "repair.maxConcurrent", found)
+
+
+def _bounded(source: object, path: str, usual: int) -> int:
+    """Return the integer that the field at the end of ``path`` has, within its bounds."""
+    least, greatest = BOUNDS[path]
+    found = fields.integer(source, path.rpartition(".")[2], usual)
+    return min(max(found, least), greatest)
