@@ -61,7 +61,9 @@ class Fleet:
         """Take a Node."""
         record = NodeRecord.of(body)
         if deleted:
-            self._forget_node(record.name)
+            known = self.store.nodes.get(record.name)
+            if known is None or known.uid == record.uid:
+                self._forget_node(record.name)
         elif self.store.put_node(record):
             self.node_queue.add(record.name)
             self.pods.begin_anew(record.name)
@@ -89,8 +91,10 @@ class Fleet:
         record = PolicyRecord.of(body)
         before = self.store.policies.get(record.name)
         if deleted:
-            self.store.policies.pop(record.name, None)
-            self.governor.wake.set()
+            # kopf takes two objects of one name side by side: the new one may come first.
+            if before is not None and before.uid == record.uid:
+                del self.store.policies[record.name]
+                self.governor.wake.set()
         elif self.store.put_policy(record):
             self.governor.wake.set()
             if before is None or _asks(before) != _asks(record):

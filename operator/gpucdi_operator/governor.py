@@ -66,7 +66,9 @@ class Governor:
     # What the last step of a breaker was, until somebody was told.
     _untold: dict[str, tuple[str, BreakerStatus]] = field(default_factory=dict)
     _labels_told: set[tuple[str, str]] = field(default_factory=set)
-    _published: dict[str, tuple[str, dict[str, object]]] = field(default_factory=dict)
+    # What was written last, and what stood there afterwards.
+    _published: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    _known: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Rule over the same store."""
@@ -93,9 +95,9 @@ class Governor:
         for name, record in list(self.store.policies.items()):
             await self._tried(self._step(record, groups.get(name, Group())), record)
         # Whatever is asked of the API server, nodes and policies come and go meanwhile.
-        for name, record in self.store.policies.items():
+        for name, record in list(self.store.policies.items()):
             if name in groups:
-                self._mark(record, groups[name])
+                await self._tried(self._mark(record, groups[name]), record)
         self._rule(groups)
         await self._tell_of_labels()
         for name, record in list(self.store.policies.items()):
@@ -111,15 +113,23 @@ class Governor:
         except KubeError as error:
             log("not told, will be tried again", 30, about=record.name, error=str(error))
             return False
+        except Exception as error:  # noqa: BLE001  # told with its traceback, and counted
+            self.metrics.failed("fleet")
+            told = f"{type(error).__name__}: {error}"
+            log("not done, will be tried again", 40, about=record.name, error=told, trace=error)
+            return False
         return True
 
     def _forget_gone(self) -> None:
-        for name in self._published.keys() - self.store.policies.keys():
-            del self._published[name]
-            self._rulings.forget(name)
-            self._untold.pop(name, None)
-            with suppress(KeyError):
-                self.metrics.breaker.remove(name)
+        present = {name: record.uid for name, record in self.store.policies.items()}
+        for name, uid in self._known.items():
+            if present.get(name) != uid:
+                self._published.pop(name, None)
+                self._rulings.forget(name)
+                self._untold.pop(name, None)
+                with suppress(KeyError):
+                    self.metrics.breaker.remove(name)
+        self._known = present
 
     def _chooser(self) -> Choice:
         policies = tuple(record.policy for record in self.store.policies.values())
@@ -158,13 +168,18 @@ class Governor:
             if not state.state.stops_repairs:
                 raise
             log("breaker not stored, repairs stop all the same", 30, error=str(error))
-            if record.name in self.store.policies:
-                self.store.policies[record.name] = replace(record, breaker=state)
+            known = self.store.policies.get(record.name)
+            if known is not None and known.uid == record.uid:
+                # Without a generation it is known not to be what stands there, and written again.
+                unsaid = replace(known, breaker=state, observed_generation=None)
+                self.store.policies[record.name] = unsaid
 
-    def _mark(self, record: PolicyRecord, group: Group) -> None:
+    async def _mark(self, record: PolicyRecord, group: Group) -> None:
         """Choose which nodes of a policy carry the taint."""
         if record.policy.taint is TaintEffect.NONE:
             return
+        # Should the choice fail, what is there stays.
+        group.tainted = frozenset(group.carrying)
         drifted: dict[str, datetime] = {}
         for name, item in group.records.items():
             told = node_condition(item, silent=name in self.store.silent)
@@ -231,7 +246,9 @@ class Governor:
             "breaker": state.to_json(),
             "conditions": [condition.to_json() for condition in stamped],
         }
-        if self._published.get(record.name) == (record.uid, status):
+        wanted = PolicyRecord.of({"status": status}).says()
+        if wanted == record.says() or self._published.get(record.name) == (status, record.says()):
+            # What still differs belongs to somebody else, such as a condition of another type.
             return
         try:
             answer = await self.api.apply(
@@ -242,8 +259,9 @@ class Governor:
             )
         except NotFound:
             return
-        self._published[record.name] = (record.uid, status)
-        self.store.put_policy(PolicyRecord.of(answer))
+        written = PolicyRecord.of(answer)
+        self._published[record.name] = (status, written.says())
+        self.store.answered(written)
 
     async def _tell(self, record: PolicyRecord, reason: str, state: BreakerStatus) -> None:
         stopped = reason == EVENT_REPAIRS_STOPPED
@@ -270,5 +288,6 @@ def _head(record: PolicyRecord) -> KubeObject:
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND_POLICY,
-        "metadata": {"name": record.name},
+        # With its uid: what is said of a policy is not said of another one of its name.
+        "metadata": {"name": record.name, "uid": record.uid},
     }

@@ -93,13 +93,18 @@ class StatusRecord:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRecord:
-    """One GpuCdiPolicy with what we wrote into its status."""
+    """One GpuCdiPolicy with what its status says, whoever wrote that.
+
+    ``counts`` are the numbers of nodes by the names of their fields.
+    """
 
     name: str
     uid: str
     policy: Policy
     breaker: BreakerStatus
     conditions: tuple[Condition, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    observed_generation: int | None = None
     generation: int = 0
     version: int = field(default=0, compare=False)
 
@@ -107,7 +112,7 @@ class PolicyRecord:
     def of(cls, body: Mapping[str, object]) -> PolicyRecord:
         """Reduce a GpuCdiPolicy."""
         meta, status = fields.mapping(body, "metadata"), fields.mapping(body, "status")
-        name = fields.text(meta, "name")
+        name, counts = fields.text(meta, "name"), fields.mapping(status, "nodes")
         return cls(
             name=name,
             uid=fields.text(meta, "uid"),
@@ -116,9 +121,16 @@ class PolicyRecord:
             conditions=tuple(
                 Condition.from_json(item) for item in fields.objects(status, "conditions")
             ),
+            counts={sys.intern(item): fields.integer(counts, item) for item in counts},
+            observed_generation=fields.optional_integer(status, "observedGeneration"),
             generation=fields.integer(meta, "generation"),
             version=_version(meta),
         )
+
+    def says(self) -> tuple[object, ...]:
+        """Return what its status says, to be compared."""
+        conditions = sorted(self.conditions, key=lambda item: item.type)
+        return (self.observed_generation, self.counts, self.breaker, conditions)
 
 
 R = TypeVar("R", NodeRecord, StatusRecord, PolicyRecord)
@@ -145,6 +157,12 @@ class Store:
     def put_policy(self, record: PolicyRecord) -> bool:
         """Keep a GpuCdiPolicy; tell whether anything that we decide with has changed."""
         return _put(self.policies, record.name, record)
+
+    def answered(self, record: PolicyRecord) -> None:
+        """Keep the answer to a write of ours, unless the policy is gone or another by now."""
+        known = self.policies.get(record.name)
+        if known is not None and known.uid == record.uid:
+            self.put_policy(record)
 
     def put_runtime_class(self, body: Mapping[str, object]) -> None:
         """Keep which handler a RuntimeClass names."""
