@@ -12,7 +12,15 @@ from tests.fakeapi.controlplane import ROOT
 from gpucdi.api import Hold, Intent, RepairMode
 from gpucdi.api.policy import BOUNDS, BreakerState, BreakerStatus, Policy
 from gpucdi_operator import policies
-from gpucdi_operator.policies import Turns, could_repair, governing, is_persons, label_hold, rule
+from gpucdi_operator.policies import (
+    Ruling,
+    Turns,
+    could_repair,
+    governing,
+    is_persons,
+    label_hold,
+    rule,
+)
 from gpucdi_operator.store import NodeRecord
 
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100"}
@@ -169,6 +177,13 @@ def test_the_hold_of_a_person_is_the_only_one_that_keeps_a_node_from_being_tried
     assert could_repair({}, auto, silent=False, hold=Hold("BreakerOpen"))
     assert could_repair({}, auto, silent=False, hold=Hold("AwaitingTurn"))
     assert not could_repair({}, auto, silent=False, hold=Hold("Maintenance"))
+
+
+def test_the_hold_of_a_person_meets_every_wish_and_one_of_ours_only_its_own() -> None:
+    upgrade, mig = Hold("DriverUpgrade", message="m"), Hold("MigChange", message="m")
+    for wish in (None, upgrade, mig):
+        assert Ruling(hold=wish).is_met_by(Intent(hold=Hold("Maintenance")))
+        assert Ruling(hold=wish).is_met_by(Intent(hold=upgrade)) is (wish is upgrade)
 
 
 def integers(schema: dict[str, Any], path: str = "") -> dict[str, tuple[int, int]]:
