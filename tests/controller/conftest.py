@@ -85,20 +85,27 @@ def eventually() -> Eventually:
     return waiting
 
 
+def quick(
+    api: FakeApi, identity: str = "replica-1", clock: Clock | None = None, **timing: float
+) -> Operator:
+    """Return a replica that is not started yet, with the timings of tests."""
+    options = Options(
+        http="127.0.0.1:0",
+        identity=identity,
+        requests_per_second=2000.0,
+        burst=2000.0,
+        timing=replace(QUICK, **timing),
+    )
+    return Operator(options, Credentials(api.url), clock)
+
+
 @pytest.fixture
 def start(api: FakeApi) -> Start:
     @asynccontextmanager
     async def run(
         identity: str = "replica-1", clock: Clock | None = None, **timing: float
     ) -> AsyncIterator[Operator]:
-        options = Options(
-            http="127.0.0.1:0",
-            identity=identity,
-            requests_per_second=2000.0,
-            burst=2000.0,
-            timing=replace(QUICK, **timing),
-        )
-        operator = Operator(options, Credentials(api.url), clock)
+        operator = quick(api, identity, clock, **timing)
         task = asyncio.create_task(operator.run())
         ready = asyncio.create_task(_ready(operator, api))
         await asyncio.wait({task, ready}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
