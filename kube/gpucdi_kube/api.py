@@ -57,11 +57,19 @@ class KubeApi(Protocol):
         """Return the object, or ``None`` when there is none (404)."""
 
     def list(
-        self, path: str, *, field_selector: str = "", label_selector: str = "", limit: int = 500
+        self,
+        path: str,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        limit: int = 500,
+        cached: bool = False,
     ) -> AsyncIterator[KubeObject]:
         """Yield the items of a collection, ``limit`` a request.
 
-        An expired continue token starts the list anew, so an item may come twice.
+        An expired continue token starts the list anew, so an item may come twice. ``cached`` takes
+        what the API server has in memory: a moment old perhaps, in one answer whatever ``limit``
+        says, and without reading every object of the kind from etcd to select a few.
         """
 
     async def apply(

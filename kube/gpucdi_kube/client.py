@@ -87,10 +87,19 @@ class HttpKubeApi:
             return None
 
     async def list(
-        self, path: str, *, field_selector: str = "", label_selector: str = "", limit: int = 500
+        self,
+        path: str,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        limit: int = 500,
+        cached: bool = False,
     ) -> AsyncIterator[KubeObject]:
         """Yield the items page by page."""
         query = _selectors(field_selector, label_selector) | {"limit": str(limit)}
+        if cached:
+            # Any version will do: the watch cache answers, which keeps Pods by node.
+            query["resourceVersion"] = "0"
         async for page in self._pages(path, query):
             for item in fields.objects(page, "items"):
                 yield dict(item)

@@ -91,7 +91,9 @@ class NodePods:
     async def _list(self, node: str) -> None:
         """List the Pods of one node: act on each, and show how many are at risk."""
         listed, at_risk = set[PodKey](), 0
-        async for pod in self.api.list(paths.PODS, field_selector=f"spec.nodeName={node}"):
+        selector = f"spec.nodeName={node}"
+        # From etcd, each node's list would cost the API server a read of all Pods of the cluster.
+        async for pod in self.api.list(paths.PODS, field_selector=selector, cached=True):
             listed.add(key_of(pod))
             await self._look_at(pod)
             at_risk += self._is_at_risk(pod)

@@ -26,12 +26,22 @@ class Overtaken(HttpKubeApi):
         self.path, self.name, self.meanwhile = path, name, meanwhile
 
     async def list(
-        self, path: str, *, field_selector: str = "", label_selector: str = "", limit: int = 500
+        self,
+        path: str,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        limit: int = 500,
+        cached: bool = False,
     ) -> AsyncIterator[KubeObject]:
         """Yield the items without the one that is gone."""
         gone: KubeObject = {}
         async for body in super().list(
-            path, field_selector=field_selector, label_selector=label_selector, limit=limit
+            path,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            limit=limit,
+            cached=cached,
         ):
             if path == self.path and fields.mapping(body, "metadata").get("name") == self.name:
                 gone = body

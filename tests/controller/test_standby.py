@@ -135,14 +135,24 @@ class Stumbling(HttpKubeApi):
         self.times = times
 
     async def list(
-        self, path: str, *, field_selector: str = "", label_selector: str = "", limit: int = 500
+        self,
+        path: str,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        limit: int = 500,
+        cached: bool = False,
     ) -> AsyncIterator[KubeObject]:
         """Fail so often, then list."""
         if self.times > 0:
             self.times -= 1
             raise LookupError(path)
         async for body in super().list(
-            path, field_selector=field_selector, label_selector=label_selector, limit=limit
+            path,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            limit=limit,
+            cached=cached,
         ):
             yield body
 

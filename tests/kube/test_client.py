@@ -127,6 +127,12 @@ async def test_a_list_follows_its_pages_with_the_same_selectors(
     ]
 
 
+async def test_a_cached_list_asks_for_any_version(server: Server, api: HttpKubeApi) -> None:
+    server.says(200, {"items": []})
+    assert [item async for item in api.list("/api/v1/pods", cached=True)] == []
+    assert server.requests[0][1] == "/api/v1/pods?limit=500&resourceVersion=0"
+
+
 async def test_an_expired_continue_token_starts_the_list_anew(
     server: Server, api: HttpKubeApi
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -424,6 +425,16 @@ async def test_pods_of_one_node_can_be_selected(api: KubeApi, name: str) -> None
         await api.create("/api/v1/namespaces/default/pods", body)
     found = api.list(paths.PODS, field_selector=f"spec.nodeName={name}")
     assert [meta(item)["name"] async for item in found] == [f"{name}-a"]
+
+    async def cached() -> list[object]:
+        found = api.list(paths.PODS, field_selector=f"spec.nodeName={name}", cached=True)
+        return [meta(item)["name"] async for item in found]
+
+    # What is in memory may be a moment old.
+    async with asyncio.timeout(30):
+        while not (names := await cached()):  # noqa: ASYNC110  # a server cannot be awaited
+            await asyncio.sleep(0.05)
+    assert names == [f"{name}-a"]
 
 
 async def test_fields_that_are_applied_no_more_vanish_with_their_containers(
