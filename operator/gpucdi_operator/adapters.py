@@ -13,21 +13,19 @@ import asyncio
 import concurrent.futures
 import random
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import kopf
 
 from gpucdi.api.names import GROUP, PLURAL_POLICY, PLURAL_STATUS, VERSION
 from gpucdi_kube import Credentials
+from gpucdi_operator.forwarding import Beat, Forwarder, Listener
 
 TOKEN_LIFETIME = timedelta(minutes=10)
-BEAT_S = 1.0
 # aiohttp only begins to close its TLS connections; a loop that ends at once leaves them behind.
 CLOSING_S = 0.25
 # The server sends a bookmark a minute; a watch that says less is a dead connection.
@@ -47,25 +45,6 @@ LOUD = (
 EVENT_SELECTOR = ",".join(
     ("involvedObject.kind=Pod", "type=Warning", *(f"reason!={reason}" for reason in LOUD))
 )
-
-
-class Listener(Protocol):
-    """Whoever takes what the watches tell. ``deleted`` may also mean: left the selector."""
-
-    def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Take a Node."""
-
-    def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Take a GpuCdiStatus."""
-
-    def saw_policy(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Take a GpuCdiPolicy."""
-
-    def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Take a RuntimeClass."""
-
-    def saw_event(self, body: Mapping[str, object]) -> None:
-        """Take a Warning Event about a Pod."""
 
 
 class NullDiffBase(kopf.DiffBaseStorage):
@@ -115,28 +94,6 @@ class Endless:
         while True:
             yield random.uniform(ceiling / 2, ceiling)  # noqa: S311  # spreads load
             ceiling = min(ceiling * 2, self.last_s)
-
-
-@dataclass(slots=True)
-class Beat:
-    """When the loop of the watches went round last. Written by its thread, read by any other."""
-
-    now: Callable[[], float] = time.monotonic
-    at: float | None = None
-
-    def strike(self) -> None:
-        """Note that the loop goes round at this moment."""
-        self.at = self.now()
-
-    def age_s(self) -> float:
-        """Return for how many seconds the loop has not gone round; 0 before it was started."""
-        return 0.0 if self.at is None else self.now() - self.at
-
-    async def keep(self) -> None:
-        """Strike for as long as the loop that this runs on goes round."""
-        while True:
-            self.strike()
-            await asyncio.sleep(BEAT_S)
 
 
 def settings(idle_s: float = WATCH_IDLE_S) -> kopf.OperatorSettings:
@@ -211,38 +168,6 @@ async def connection(credentials: Credentials) -> kopf.ConnectionInfo:
         proxy_url=credentials.proxy,
         expiration=datetime.now(UTC) + TOKEN_LIFETIME if token else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Forwarder:
-    """Hands everything to a listener that lives on another event loop, in order."""
-
-    listener: Listener
-    loop: asyncio.AbstractEventLoop
-
-    def saw_node(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Pass on a Node."""
-        self._pass(partial(self.listener.saw_node, body, deleted=deleted))
-
-    def saw_status(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Pass on a GpuCdiStatus."""
-        self._pass(partial(self.listener.saw_status, body, deleted=deleted))
-
-    def saw_policy(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Pass on a GpuCdiPolicy."""
-        self._pass(partial(self.listener.saw_policy, body, deleted=deleted))
-
-    def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
-        """Pass on a RuntimeClass."""
-        self._pass(partial(self.listener.saw_runtime_class, body, deleted=deleted))
-
-    def saw_event(self, body: Mapping[str, object]) -> None:
-        """Pass on a Warning Event."""
-        self._pass(partial(self.listener.saw_event, body))
-
-    def _pass(self, call: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: the program is ending
-            self.loop.call_soon_threadsafe(call)
 
 
 async def watch(

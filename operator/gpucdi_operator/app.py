@@ -29,6 +29,7 @@ from gpucdi_kube.retry import NO_RETRY
 from gpucdi_operator import adapters, health
 from gpucdi_operator.events import Recorder
 from gpucdi_operator.fleet import Fleet
+from gpucdi_operator.forwarding import Beat
 from gpucdi_operator.governor import Governor
 from gpucdi_operator.leader import Elector
 from gpucdi_operator.logs import log
@@ -101,7 +102,7 @@ class Operator:
         self.watching = asyncio.Event()
         self._stopping = asyncio.Event()
         self._beat = self.clock.monotonic()
-        self.watch_beat = adapters.Beat()
+        self.watch_beat = Beat()
 
     def stop(self) -> None:
         """Ask :meth:`run` to end: the Lease is given back first."""

@@ -10,7 +10,8 @@ from tests.controller.conftest import Eventually, Start
 from tests.fakeapi.server import FakeApi
 
 from gpucdi_kube import Credentials
-from gpucdi_operator.adapters import Beat, watch
+from gpucdi_operator.adapters import watch
+from gpucdi_operator.forwarding import Beat
 
 
 class Deaf:
