@@ -61,6 +61,7 @@ async def api() -> AsyncIterator[FakeApi]:
 def real(apiserver: ControlPlane) -> Iterator[RealApi]:
     """Return the outside view of the real API server; what is put there goes afterwards."""
     made = RealApi(apiserver)
+    made.sweep()
     yield made
     made.clean()
 

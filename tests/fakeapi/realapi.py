@@ -83,6 +83,13 @@ class RealApi:
         """Delete an object at once and wait until it is gone."""
         self._delete(self._path(self._resources[plural], namespace, name))
 
+    def sweep(self) -> None:
+        """Delete what tests without a scene have left: one policy more changes every node."""
+        for plural in ("gpucdipolicies", "gpucdistatuses", "pods", "nodes"):
+            for body in self.all(plural):
+                meta = body["metadata"]
+                self.remove(plural, meta["name"], meta.get("namespace", ""))
+
     def clean(self) -> None:
         """Delete everything that was put and wait until it is gone."""
         for path in reversed(self.made):
