@@ -224,6 +224,8 @@ class FakeApi:
                     raise Refused(404, "NotFound", message)
                 if target.verb == "delete":
                     options = _decoded(body) if body else {}
+                    if (seconds := request.query.get("gracePeriodSeconds", "")).isdecimal():
+                        options = {**options, "gracePeriodSeconds": int(seconds)}
                     stored = evictions.delete(self.store, target.resource, stored, options)
                 return _json(writes.shown(target.resource, stored))
             case "create" if target.subresource == "eviction":

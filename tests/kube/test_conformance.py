@@ -572,6 +572,14 @@ async def test_a_deleted_pod_waits_for_its_kubelet_too(once: KubeApi, name: str)
     assert meta(await once.get(paths.pod("default", name)))["deletionTimestamp"]
 
 
+async def test_a_pod_whose_kubelet_is_given_no_time_is_gone_at_once(
+    once: KubeApi, name: str
+) -> None:
+    await make_pod(once, name, node="n1")
+    await once.delete(f"{paths.pod('default', name)}?gracePeriodSeconds=0")
+    assert await once.get(paths.pod("default", name)) is None
+
+
 async def test_a_pod_of_the_same_name_with_another_uid_is_not_evicted(
     once: KubeApi, name: str
 ) -> None:
