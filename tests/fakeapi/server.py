@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
@@ -281,7 +282,11 @@ class FakeApi:
             version, items, start = *self.store.snapshots[ident], int(start_text)
         else:
             matches = self._predicate(request, target)
-            listed = self.store.listed(target.resource, target.namespace)
+            alone = re.fullmatch(
+                r"spec\.nodeName=([^,!=]+)", request.query.get("fieldSelector", "")
+            )
+            node = alone.group(1) if alone else ""
+            listed = self.store.listed(target.resource, target.namespace, node)
             items = [item for item in listed if matches(item.body)]
             version, start, ident = self.store.version, 0, uuid.uuid4().hex
         meta: Body = {"resourceVersion": str(version)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,13 +49,28 @@ class Change:
 
 
 class Collection:
-    """All objects of one storage."""
+    """All objects of one storage.
+
+    ``on_node`` and ``owned`` find the few of 100,000 Pods that are on a node, or that an owner's end
+    takes along; kube-apiserver and its controllers keep the same indices.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[Key, Stored] = {}
+        self.on_node: defaultdict[str, set[Key]] = defaultdict(set)
+        self.owned: defaultdict[str, set[Key]] = defaultdict(set)
         self.history: deque[Change] = deque(maxlen=HISTORY)
         self.floor = FIRST_VERSION
         self.watchers: set[asyncio.Queue[Change]] = set()
+
+    def index(self, change: Change) -> None:
+        """Keep the indices; every change of the collection comes by."""
+        for stored, act in ((change.before, set.discard), (change.after, set.add)):
+            if stored is not None:
+                key = key_of(stored.body)
+                act(self.on_node[node_of(stored.body)], key)
+                for uid in owners_of(stored.body):
+                    act(self.owned[uid], key)
 
     def since(self, version: int) -> list[Change] | None:
         """Return the changes after ``version``, or None when they are no longer known."""
@@ -83,11 +98,12 @@ class Store:
     def get(self, resource: Resource, key: Key) -> Stored | None:
         return self.of(resource).objects.get(key)
 
-    def listed(self, resource: Resource, namespace: str = "") -> Iterator[Stored]:
-        objects = self.of(resource).objects
-        for key in sorted(objects):
+    def listed(self, resource: Resource, namespace: str = "", node: str = "") -> Iterator[Stored]:
+        """Yield the objects by name; with ``node`` those whose spec names that node."""
+        collection = self.of(resource)
+        for key in sorted(collection.on_node[node] if node else collection.objects):
             if not namespace or key[0] == namespace:
-                yield objects[key]
+                yield collection.objects[key]
 
     def create(self, resource: Resource, body: Body, managers: Managers | None = None) -> Stored:
         """Store a new object; the caller has checked that the name is free."""
@@ -146,17 +162,29 @@ class Store:
         if len(collection.history) == HISTORY:
             collection.floor = collection.history[0].version
         collection.history.append(change)
+        collection.index(change)
         for watcher in collection.watchers:
             watcher.put_nowait(change)
 
     def _collect_garbage(self, uid: str) -> None:
         for collection in self.collections.values():
-            for key, stored in list(collection.objects.items()):
-                owners = stored.body["metadata"].get("ownerReferences", ())
-                if owners and all(owner.get("uid") == uid for owner in owners):
+            for key in list(collection.owned.pop(uid, ())):
+                stored = collection.objects[key]
+                if all(owner == uid for owner in owners_of(stored.body)):
                     self.version += 1
                     del collection.objects[key]
                     self._tell(collection, Change(self.version, stored, None))
+
+
+def owners_of(body: Body) -> list[str]:
+    return [str(owner.get("uid")) for owner in body["metadata"].get("ownerReferences") or ()]
+
+
+def node_of(body: Body) -> str:
+    """Return the node that an object's spec names; tests also store what no server would take."""
+    spec = body.get("spec")
+    name = spec.get("nodeName") if isinstance(spec, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def key_of(body: Body) -> Key:
