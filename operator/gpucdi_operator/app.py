@@ -215,7 +215,7 @@ class Operator:
             group.create_task(self._once(self.fleet.take_over))
             group.create_task(self._once(self.governor.run))
             group.create_task(self._every(timing.lease_sweep_s, self._sweep))
-            group.create_task(self._every(timing.pod_resync_s, self.fleet.resync_pods))
+            group.create_task(self._every(timing.pod_resync_s, self.fleet.node_pods.resync))
             group.create_task(self._every(timing.resync_s, self._resync, first=False))
 
     async def _sweep(self) -> None:

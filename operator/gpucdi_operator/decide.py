@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpucdi.api import Condition, ConditionStatus, NodeState, NodeStatus
-from gpucdi.api.names import CONDITION_LIMIT_BYTES, CONDITION_RESOLVABLE, NODE_CONDITION
+from gpucdi.api import Condition, ConditionStatus, NodeState
+from gpucdi.api.names import CONDITION_LIMIT_BYTES, NODE_CONDITION
 from gpucdi.diagnosis.render import fit
 from gpucdi_operator.store import StatusRecord
 
@@ -38,11 +38,11 @@ def node_condition(record: StatusRecord | None, *, silent: bool) -> Condition | 
         return _condition(
             ConditionStatus.UNKNOWN, REASON_NOT_OBSERVED, "The gpucdi agent has not reported yet."
         )
-    return _of_status(record.status)
+    return _of_report(record)
 
 
-def _of_status(status: NodeStatus) -> Condition:
-    told = next((item for item in status.conditions if item.type == CONDITION_RESOLVABLE), None)
+def _of_report(record: StatusRecord) -> Condition:
+    status, told = record.status, record.resolvable
     if told is not None:
         return _condition(_OPPOSITE[told.status], told.reason or REASON_NOT_OBSERVED, told.message)
     if status.missing or status.state is NodeState.DRIFTED:

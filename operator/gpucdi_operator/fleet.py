@@ -151,10 +151,6 @@ class Fleet:
         for name in sorted(ours | self.store.statuses.keys()):
             self.node_queue.add(name)
 
-    async def resync_pods(self) -> None:
-        """Look at the Pods of drifted nodes, and of no others: who fails, who would fail."""
-        await self.node_pods.resync()
-
     async def take_over(self) -> None:
         """Learn from our own Events which Pods were explained and not yet restored."""
         explained = await self._told(EVENT_UNRESOLVABLE)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
-from gpucdi.api import Condition, ConditionStatus, RepairRecord
-from gpucdi.api.names import CONDITION_RESOLVABLE
+from gpucdi.api import ConditionStatus, RepairRecord
 from gpucdi_kube.clock import parse_time
 from gpucdi_operator.metrics import OTHER, REPAIR_RESULTS, Metrics
 from gpucdi_operator.store import StatusRecord
@@ -79,7 +78,7 @@ def drifted_s(before: StatusRecord | None, after: StatusRecord) -> float | None:
     was set back meanwhile, the time is 0. What an agent mends in the pass in which it sees it never
     shows as drift.
     """
-    was, now = (None if item is None else _resolvable(item) for item in (before, after))
+    was, now = before.resolvable if before is not None else None, after.resolvable
     if was is None or now is None:
         return None
     if (was.status, now.status) != (ConditionStatus.FALSE, ConditionStatus.TRUE):
@@ -88,11 +87,6 @@ def drifted_s(before: StatusRecord | None, after: StatusRecord) -> float | None:
     if began is None or ended is None:
         return None
     return max(0.0, (ended - began).total_seconds())
-
-
-def _resolvable(record: StatusRecord) -> Condition | None:
-    conditions = record.status.conditions
-    return next((item for item in conditions if item.type == CONDITION_RESOLVABLE), None)
 
 
 def _key(record: StatusRecord, repair: RepairRecord) -> _Key:

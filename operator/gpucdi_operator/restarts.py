@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpucdi.api import ConditionStatus, NodeState, RepairMode, fields
-from gpucdi.api.names import CONDITION_RESOLVABLE
 from gpucdi.api.policy import BreakerStatus
 from gpucdi.failures import PodView, RequesterName, pod_view
 from gpucdi.failures.model import Symptom
@@ -93,8 +92,7 @@ def resolved_since(
         return None
     if (ruling.mode or record.intent.mode) is RepairMode.OFF:
         return None
-    told = (item for item in record.status.conditions if item.type == CONDITION_RESOLVABLE)
-    condition = next(told, None)
+    condition = record.resolvable
     if condition is None or condition.status is not ConditionStatus.TRUE:
         return None
     since = parse_time(condition.last_transition_time)

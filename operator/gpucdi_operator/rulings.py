@@ -92,11 +92,11 @@ class Rulings:
         # Whoever could not repair would only keep others from their turn.
         waiting = [node for node in group.able if group.records[node].status.missing > 0]
         if name not in self._turns:
-            intents = {node: group.records[node].intent for node in waiting}
             repairing = [
                 node
-                for node, intent in intents.items()
-                if intent.mode is RepairMode.AUTO and intent.hold is None
+                for node in waiting
+                if (intent := group.records[node].intent).mode is RepairMode.AUTO
+                and intent.hold is None
             ]
             self._turns[name].adopt(limit, repairing, now)
         return self._turns[name].give(limit, waiting, now)
