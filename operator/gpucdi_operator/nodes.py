@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gpucdi.api import GROUP, KIND_STATUS, VERSION, Condition, NameRequest
-from gpucdi.api.names import NODE_CONDITION, OPERATOR_MANAGER
+from gpucdi.api.names import OPERATOR_MANAGER
 from gpucdi_kube import Clock, KubeApi, KubeError, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import NotFound
-from gpucdi_operator import decide, specs
+from gpucdi_operator import conditions, decide, specs
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.policies import Ruling
@@ -141,11 +141,8 @@ class NodeReconciler:
         return None if self.store.policies else True
 
     async def _write_condition(self, node: NodeRecord, condition: Condition | None) -> None:
-        body = condition_body(node.name, condition)
         try:
-            answer = await self.api.apply(
-                paths.node_status(node.name), body, field_manager=OPERATOR_MANAGER, force=True
-            )
+            answer = await conditions.write(self.api, node.name, condition)
         except NotFound:
             # The Node is gone; its DELETED event is on its way.
             return
@@ -245,25 +242,3 @@ def merged(
 def _writable(item: NameRequest) -> tuple[str, ...]:
     """Return the names that the schema takes; one that it refuses would refuse all the others."""
     return tuple(name for name in item.names if 0 < len(name) <= NAME_CHARACTERS)
-
-
-def condition_body(node: str, condition: Condition | None) -> KubeObject:
-    """Return what we apply to a Node's status: our one entry, or none so that it is removed.
-
-    Without an entry there is no ``status`` at all: an empty one would make us its owner, and what
-    an owner no longer applies goes away with all that no other manager has claimed in it.
-    """
-    body: KubeObject = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
-    if condition is not None:
-        body["status"] = {"conditions": [_entry(condition)]}
-    return body
-
-
-def _entry(condition: Condition) -> dict[str, object]:
-    return {
-        "type": NODE_CONDITION,
-        "status": condition.status.value,
-        "reason": condition.reason,
-        "message": condition.message,
-        "lastTransitionTime": condition.last_transition_time,
-    }

@@ -1,17 +1,15 @@
 """Leaves the cluster as it was found. Owns the removal of what the operator has put on others.
 
-The condition goes by applying nothing as the same field manager, the taint by a patch that leaves
-the others; Events expire by themselves. No finalizer of ours exists, so everything else can simply
-be deleted. To be run when no operator runs any more, which would put both back.
+Condition and taint go by patches that leave the others; Events expire by themselves. No finalizer
+of ours exists, so everything else can simply be deleted. To be run when no operator runs any more,
+which would put both back.
 """
 
 from __future__ import annotations
 
-from gpucdi.api.names import OPERATOR_MANAGER
 from gpucdi_kube import KubeApi, KubeError, paths
 from gpucdi_kube.errors import NotFound
-from gpucdi_operator import taints
-from gpucdi_operator.nodes import condition_body
+from gpucdi_operator import conditions, taints
 from gpucdi_operator.store import NodeRecord
 
 
@@ -41,12 +39,7 @@ async def uninstall(api: KubeApi) -> int:
 
 
 async def _condition(api: KubeApi, node: str) -> None:
-    await api.apply(
-        paths.node_status(node),
-        condition_body(node, None),
-        field_manager=OPERATOR_MANAGER,
-        force=True,
-    )
+    await conditions.write(api, node, None)
 
 
 async def _taint(api: KubeApi, node: str) -> None:

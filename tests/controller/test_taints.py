@@ -267,7 +267,7 @@ async def test_uninstall_without_the_right_to_taints_removes_the_conditions_and_
     async with start():
         await eventually(lambda: tainted(api) == {"n0"})
         await eventually(lambda: all(scene.condition(f"n{i}") for i in range(5)))
-    api.authorizer = lambda _user, target: target.verb != "patch"
+    api.authorizer = lambda _user, target: target.verb != "patch" or target.subresource != ""
     client = HttpKubeApi(Credentials(api.url))
     with pytest.raises(Forbidden):
         await uninstall(client)

@@ -21,7 +21,7 @@ async def test_one_refused_node_does_not_keep_the_others_marked(
         scene.agent_says(name, node_status(drifted=True))
     async with start():
         await eventually(lambda: all(scene.condition(name) for name in names))
-    api.faults.add(422, verbs=("apply",), plurals=("nodes",), times=1)
+    api.faults.add(422, verbs=("patch",), plurals=("nodes",), times=1)
     client = HttpKubeApi(Credentials(api.url))
     with pytest.raises(Invalid):
         await uninstall(client)

@@ -8,7 +8,7 @@ from it on purpose: ownership is kept beside the object and is not published in 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -108,11 +108,25 @@ def applied(
     others = frozenset().union(*(owned for other, owned in after.items() if other != who))
     result = copy.deepcopy(live)
     # An item goes before its fields: without them it could not be found any more.
-    for path in sorted(dropped, key=len):
+    for path in sorted({*dropped, *_given_up(dropped, others | new.keys())}, key=len):
         if path not in others and not any(other[: len(path)] == path for other in others):
             _remove(result, path, keys)
     after[who] = frozenset(new)
     return _merged(result, wanted, keys, ()), {key: owned for key, owned in after.items() if owned}
+
+
+def _given_up(dropped: Iterable[Path], owned: Iterable[Path]) -> FieldSet:
+    """Return the named fields around what is dropped in which nobody owns anything any more.
+
+    They go with what is in them, though nobody owned it: a manager's set is taken with its parents.
+    """
+    kept = {path[:length] for path in owned for length in range(1, len(path) + 1)}
+    around = {path[:length] for path in dropped for length in range(1, len(path))}
+    return frozenset(
+        path
+        for path in around - kept
+        if path != ("metadata",) and all(isinstance(part, str) for part in path)
+    )
 
 
 def updated(

@@ -61,7 +61,11 @@ def create(store: Store, write: Write, body: Body) -> Stored:
     if write.resource.schema is not None and write.resource.has_status:
         wanted.pop("status", None)
     checked = _checked(write.resource, wanted, None)
-    owned = fieldsets.updated({}, checked, {}, write.owner("Update"), write.resource.merge_keys)
+    claimed = checked
+    if write.resource.has_status:
+        # A status that an object is created with belongs to nobody.
+        claimed = {name: value for name, value in checked.items() if name != "status"}
+    owned = fieldsets.updated({}, claimed, {}, write.owner("Update"), write.resource.merge_keys)
     return store.create(write.resource, checked, owned)
 
 

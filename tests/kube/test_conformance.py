@@ -171,6 +171,34 @@ async def test_our_condition_leaves_the_others_however_often_it_goes(
     assert conditions(answer) == {"Ready": "True"}
 
 
+async def unclaimed_node(api: KubeApi, name: str) -> None:
+    """Register a Node as kubelet does: what a Node is created with belongs to no manager."""
+    body = node_patch(name, condition("Ready", "True"))
+    body["metadata"] = {"name": name, "labels": {"zone": "a"}}
+    await api.create(paths.NODES, body)
+    ours = node_patch(name, condition(OURS, "True"))
+    answer = await api.apply(paths.node_status(name), ours, field_manager="ours", force=True)
+    assert conditions(answer) == {"Ready": "True", OURS: "True"}
+
+
+async def test_whoever_applies_its_only_condition_no_more_takes_those_that_nobody_owns(
+    api: KubeApi, name: str
+) -> None:
+    await unclaimed_node(api, name)
+    answer = await api.apply(paths.node_status(name), node_patch(name), field_manager="ours")
+    assert conditions(answer) == {}
+
+
+async def test_one_condition_can_be_deleted_beside_those_that_nobody_owns(
+    api: KubeApi, name: str
+) -> None:
+    await unclaimed_node(api, name)
+    removal = {"status": {"conditions": [{"$patch": "delete", "type": OURS}]}}
+    for _ in range(2):
+        answer = await api.patch(paths.node_status(name), removal, content_type=STRATEGIC_PATCH)
+        assert conditions(answer) == {"Ready": "True"}
+
+
 async def test_another_manager_needs_force_for_our_field(api: KubeApi, name: str) -> None:
     await make_node(api, name)
     path = paths.node_status(name)
