@@ -1,4 +1,4 @@
-"""A fake API server, a scene on it, and replicas of the real operator in this process."""
+"""API servers, a scene on each, and replicas of the real operator in this process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from tests.controller.accounts import NAMESPACE, operators
 from tests.controller.scene import Scene
 from tests.fakeapi.controlplane import ControlPlane
 from tests.fakeapi.realapi import RealApi
@@ -21,8 +22,11 @@ from gpucdi_operator.app import Operator
 from gpucdi_operator.options import Options, Timing
 
 HERE = Path(__file__).parent
+OPTIONAL_RIGHTS = HERE.parents[1] / "manifests" / "samples" / "optional-rights.yaml"
 Eventually: TypeAlias = Callable[..., Awaitable[None]]
 Start: TypeAlias = Callable[..., AbstractAsyncContextManager[Operator]]
+Run: TypeAlias = Callable[..., AbstractAsyncContextManager[Operator]]
+Grant: TypeAlias = Callable[[], None]
 
 # How long a test waits for what must come. On a machine ten times slower it comes as well.
 PATIENCE_S = 120.0
@@ -69,6 +73,14 @@ def real(apiserver: ControlPlane) -> Iterator[RealApi]:
 @pytest.fixture
 def scene(api: FakeApi) -> Scene:
     made = Scene(api)
+    made.runtime_class()
+    return made
+
+
+@pytest.fixture
+def stage(real: RealApi) -> Scene:
+    """Return a scene on the real server."""
+    made = Scene(real)
     made.runtime_class()
     return made
 
@@ -134,3 +146,45 @@ async def _ready(operator: Operator, api: FakeApi) -> None:
 
     # Stopped in the middle of its discovery, kopf takes five seconds to notice.
     await waiting(all_watched)
+
+
+@pytest.fixture
+async def run(apiserver: ControlPlane, real: RealApi) -> AsyncIterator[Run]:
+    """Start a replica on the real server with the token of the shipped service account."""
+
+    @asynccontextmanager
+    async def started(clock: Clock | None = None, **timing: float) -> AsyncIterator[Operator]:
+        options = Options(
+            http="127.0.0.1:0",
+            requests_per_second=500.0,
+            burst=500.0,
+            timing=replace(QUICK, **timing),
+        )
+        operator = Operator(options, operators(apiserver), clock)
+        task = asyncio.create_task(operator.run())
+        watching = asyncio.create_task(operator.watching.wait())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await asyncio.wait({task, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            yield operator
+        finally:
+            watching.cancel()
+            operator.stop()
+            await asyncio.wait_for(task, PATIENCE_S)
+
+    yield started
+    real.remove("leases", "gpucdi-operator", NAMESPACE)
+
+
+@pytest.fixture
+def optional_rights(apiserver: ControlPlane) -> Iterator[Grant]:
+    """Return what grants the operator the rights that it has only where somebody grants them."""
+    sample = ("-f", str(OPTIONAL_RIGHTS))
+
+    def grant() -> None:
+        apiserver.kubectl("apply", *sample)
+
+    yield grant
+    apiserver.kubectl("delete", "--ignore-not-found", *sample)

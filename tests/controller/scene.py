@@ -131,13 +131,10 @@ class Scene:
 
     def agent_says(self, name: str, status: NodeStatus) -> None:
         """Publish a status as the agent of the node does, with a fresh Lease."""
-        body: dict[str, Any] = {
-            "metadata": {"name": name},
-            "spec": {"nodeName": name, "repair": {"mode": "Observe"}},
-        }
-        known = self.api.find("gpucdistatuses", name)
-        body["spec"] = known["spec"] if known else body["spec"]
-        self.api.put("gpucdistatuses", {**body, "status": write_status(status)})
+        body = {"metadata": {"name": name}, "status": write_status(status)}
+        if self.api.find("gpucdistatuses", name) is None:
+            body["spec"] = {"nodeName": name, "repair": {"mode": "Observe"}}
+        self.api.put("gpucdistatuses", body)
         self.lease(name)
 
     def policy(self, name: str, **spec: Any) -> None:

@@ -6,66 +6,26 @@ The same deeds are tested one by one on the fake; here nothing of ours answers t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
-from tests.controller.accounts import NAMESPACE, kubeconfig, operators
-from tests.controller.conftest import QUICK, Eventually
-from tests.controller.scene import MESSAGE, Scene, fresh, node_status
+from tests.controller.accounts import kubeconfig
+from tests.controller.circle import Agents, SteeredClock, whole_circle
+from tests.controller.conftest import Eventually, Grant, Run
+from tests.controller.scene import Scene, fresh, node_status
 from tests.fakeapi.controlplane import ControlPlane
-from tests.fakeapi.realapi import RealApi
 
 from gpucdi.api.names import LABEL_REPAIR
-from gpucdi_operator.app import Operator
-from gpucdi_operator.options import Options
-from gpucdi_operator.policies import UPGRADE_LABEL
+from gpucdi.api.taint import is_tainted
+from gpucdi_kube import Clock
+from gpucdi_operator.policies import DEPLOY_PREFIX, MIG_LABEL, UPGRADE_LABEL
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
-Run: TypeAlias = Callable[..., AbstractAsyncContextManager[Operator]]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 WITHIN_S = 60.0
-
-
-@pytest.fixture
-def stage(real: RealApi) -> Scene:
-    """Return a scene on the real server."""
-    made = Scene(real)
-    made.runtime_class()
-    return made
-
-
-@pytest.fixture
-async def run(apiserver: ControlPlane, real: RealApi) -> AsyncIterator[Run]:
-    """Start a replica with the token of the shipped service account."""
-
-    @asynccontextmanager
-    async def started(**timing: float) -> AsyncIterator[Operator]:
-        options = Options(
-            http="127.0.0.1:0",
-            requests_per_second=500.0,
-            burst=500.0,
-            timing=replace(QUICK, **timing),
-        )
-        operator = Operator(options, operators(apiserver))
-        task = asyncio.create_task(operator.run())
-        watching = asyncio.create_task(operator.watching.wait())
-        try:
-            async with asyncio.timeout(WITHIN_S):
-                await asyncio.wait({task, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            yield operator
-        finally:
-            watching.cancel()
-            operator.stop()
-            await asyncio.wait_for(task, WITHIN_S)
-
-    yield started
-    real.remove("leases", "gpucdi-operator", NAMESPACE)
 
 
 def repair(stage: Scene, node: str) -> dict[str, Any]:
@@ -148,6 +108,29 @@ async def test_labels_of_a_node_hold_and_override_what_a_policy_says(
     assert repair(stage, "r1") == {"mode": "Auto"}
 
 
+PLUGIN = f"{DEPLOY_PREFIX}device-plugin"
+
+
+@pytest.mark.parametrize(
+    ("change", "hold"),
+    [
+        ((MIG_LABEL, "pending", "success"), "MigChange"),
+        ((PLUGIN, "paused-for-driver-upgrade", "true"), "OperandsPaused"),
+        ((UPGRADE_LABEL, "uncordon-required", "upgrade-done"), "DriverUpgrade"),
+    ],
+)
+async def test_what_other_operators_do_with_a_node_holds_it_until_they_are_done(
+    stage: Scene, run: Run, eventually: Eventually, change: tuple[str, str, str], hold: str
+) -> None:
+    label, begun, over = change
+    fleet(stage, "r1", labels={label: begun})
+    stage.policy("p-all")
+    async with run():
+        await eventually(lambda: held_by(stage, "r1") == hold, WITHIN_S)
+        stage.api.put("nodes", {"metadata": {"name": "r1", "labels": {label: over}}})
+        await eventually(lambda: repair(stage, "r1") == {"mode": "Auto"}, WITHIN_S)
+
+
 async def test_no_more_nodes_repair_at_a_time_than_the_policy_lets(
     stage: Scene, run: Run, eventually: Eventually
 ) -> None:
@@ -200,6 +183,15 @@ async def test_many_nodes_that_drift_at_once_open_the_breaker_and_one_event_says
     assert "r" in about[0]["message"]
 
 
+async def test_a_bad_roll_out_goes_the_whole_circle_and_repairs_resume(
+    stage: Scene, run: Run, eventually: Eventually
+) -> None:
+    def lead(_number: int, clock: Clock) -> AbstractAsyncContextManager[object]:
+        return run(clock, lease_sweep_s=30.0)
+
+    await whole_circle(Agents(stage.api, stage, SteeredClock()), 20, lead, eventually)
+
+
 async def test_a_silent_agent_makes_the_condition_unknown_until_it_renews_its_lease(
     stage: Scene, run: Run, eventually: Eventually
 ) -> None:
@@ -230,6 +222,71 @@ async def test_a_condition_that_kubelet_wiped_is_written_again(
         await eventually(written_since, WITHIN_S)
 
 
+async def test_only_our_entry_of_a_nodes_conditions_is_ours(
+    stage: Scene, run: Run, eventually: Eventually
+) -> None:
+    fleet(stage, "r1")
+    async with run():
+        await eventually(lambda: marked(stage, "r1") == "True", WITHIN_S)
+    managers = (stage.api.find("nodes", "r1") or {})["metadata"]["managedFields"]
+    (owned,) = [item["fieldsV1"] for item in managers if item["manager"] == "gpucdi-operator"]
+    assert list(owned) == ["f:status"]
+    assert list(owned["f:status"]) == ["f:conditions"]
+    assert list(owned["f:status"]["f:conditions"]) == ['k:{"type":"GpuCdiUnresolvable"}']
+
+
+async def test_a_node_that_leaves_the_selector_loses_the_condition_and_gets_it_back(
+    stage: Scene, run: Run, eventually: Eventually
+) -> None:
+    fleet(stage, "r1", "r2", labels={"pool": "a"})
+    stage.policy("p-a", nodeSelector={"matchLabels": {"pool": "a"}})
+
+    def moves_to(pool: str) -> None:
+        stage.api.put("nodes", {"metadata": {"name": "r1", "labels": {"pool": pool}}})
+
+    async with run():
+        await eventually(lambda: marked(stage, "r1") and marked(stage, "r2"), WITHIN_S)
+        moves_to("b")
+        await eventually(lambda: stage.condition("r1") is None, WITHIN_S)
+        assert marked(stage, "r2") == "True"
+        body = stage.api.find("nodes", "r1") or {}
+        assert [item["type"] for item in body["status"]["conditions"]] == ["Ready"]
+        moves_to("a")
+        await eventually(lambda: marked(stage, "r1") == "True", WITHIN_S)
+
+
+async def test_a_drifted_node_is_tainted_as_soon_as_the_right_is_granted_and_no_longer_than_it_drifts(
+    stage: Scene, run: Run, optional_rights: Grant, eventually: Eventually
+) -> None:
+    fleet(stage, *(f"r{number}" for number in range(5)), drifted=False)
+    stage.policy("p-all", taint="NoSchedule")
+
+    def allowed() -> str:
+        told = policy_status(stage, "p-all").get("conditions", [])
+        return "".join(item["reason"] for item in told if item["type"] == "TaintsAllowed")
+
+    def tainted() -> set[str]:
+        return {body["metadata"]["name"] for body in stage.api.all("nodes") if is_tainted(body)}
+
+    async with run(right_asked_again_s=0.3):
+        stage.agent_says("r1", fresh(drifted=True))
+        await eventually(lambda: allowed() == "RightMissing", WITHIN_S)
+        assert tainted() == set()
+        optional_rights()
+        # What was refused is tried again after a minute, or when something new is heard of it.
+        turns = itertools.count()
+
+        def tainted_when_heard_of() -> bool:
+            meta = {"name": "r1", "labels": {"turn": str(next(turns))}}
+            stage.api.put("nodes", {"metadata": meta})
+            return tainted() == {"r1"}
+
+        await eventually(tainted_when_heard_of, WITHIN_S)
+        await eventually(lambda: allowed() == "Enabled", WITHIN_S)
+        stage.agent_says("r1", fresh(drifted=False))
+        await eventually(lambda: tainted() == set(), WITHIN_S)
+
+
 async def test_a_node_that_is_made_anew_under_its_name_is_marked_and_owned_anew(
     stage: Scene, run: Run, eventually: Eventually
 ) -> None:
@@ -250,42 +307,6 @@ async def test_a_node_that_is_made_anew_under_its_name_is_marked_and_owned_anew(
         fleet(stage, "r1", drifted=False)
         await eventually(lambda: marked(stage, "r1") == "False", WITHIN_S)
         await eventually(lambda: owners() == [uid()], WITHIN_S)
-
-
-async def test_running_pods_that_would_not_start_again_are_counted(
-    stage: Scene, run: Run, eventually: Eventually
-) -> None:
-    fleet(stage, "r1")
-    for name in ("runs", "fails"):
-        stage.failing_pod(name, "r1", event=False)
-    stage.pod_runs("runs")
-
-    def at_risk() -> object:
-        return (stage.api.find("gpucdistatuses", "r1") or {})["status"].get("podsAtRisk")
-
-    async with run(pod_resync_s=0.5):
-        await eventually(lambda: at_risk() == 1, WITHIN_S)
-        stage.agent_says("r1", node_status(drifted=False))
-        await eventually(lambda: at_risk() is None, WITHIN_S)
-
-
-async def test_a_storm_of_events_that_do_not_tell_of_cdi_costs_no_read_of_a_pod(
-    stage: Scene, run: Run, eventually: Eventually
-) -> None:
-    fleet(stage, "r1")
-    async with run(pod_resync_s=6000.0) as operator:
-        await eventually(lambda: marked(stage, "r1") == "True", WITHIN_S)
-        stormy = stage.failing_pod("stormy", "r1", event=False)
-        for number in range(100):
-            stage.warn(stormy, f'Failed to pull image "registry/app:{number}": not found')
-        told = stage.failing_pod("told", "r1", event=False)
-        stage.warn(told, MESSAGE)
-        await eventually(lambda: stage.events("CdiDeviceUnresolvable"), WITHIN_S)
-        seen = operator.metrics.events_seen.labels("false")
-        await eventually(lambda: seen._value.get() >= 100, WITHIN_S)
-        await eventually(lambda: operator.pod_queue.is_idle, WITHIN_S)
-    about = [event["involvedObject"]["name"] for event in stage.events("CdiDeviceUnresolvable")]
-    assert about == ["told"]
 
 
 async def test_uninstall_leaves_the_nodes_as_they_were_found(

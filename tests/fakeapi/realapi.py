@@ -38,7 +38,7 @@ class RealApi:
         self._resources = {item.plural: item for item in reversed((*BUILT_IN, *custom_resources()))}
 
     def put(self, plural: str, body: Body) -> Body:
-        """Create or change an object with all of its fields, status included."""
+        """Create or change an object with all fields of the body, status included."""
         resource = self._resources[plural]
         meta = {key: item for key, item in body["metadata"].items() if key not in _NOT_SENT}
         sent = {
@@ -55,12 +55,25 @@ class RealApi:
             answer = self._send("POST", path.rpartition("/")[0], sent)
         else:
             main = {key: item for key, item in sent.items() if key not in {"status", "spec"}}
-            if body.get("spec") != known.get("spec"):
-                main["spec"] = body.get("spec")
+            if "spec" in body and body["spec"] != known.get("spec"):
+                main["spec"] = body["spec"]
             answer = self._send("PATCH", path, main)
         if resource.has_status and "status" in body:
-            answer = self._send("PUT", f"{path}/status", {**answer, "status": body["status"]})
+            answer = self._put_status(path, answer, body["status"])
         return answer
+
+    def _put_status(self, path: str, body: Body, status: Body) -> Body:
+        """Replace a status; who writes at the same moment only makes this be tried again."""
+        while True:
+            try:
+                answer: Body = self._send("PUT", f"{path}/status", {**body, "status": status})
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code != 409:
+                    raise
+                body = self._send("GET", path)
+            else:
+                return answer
 
     def find(self, plural: str, name: str, namespace: str = "") -> Body | None:
         """Return an object, or None."""
