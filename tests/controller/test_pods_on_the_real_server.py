@@ -254,7 +254,7 @@ async def test_a_waiting_pod_is_evicted_when_the_right_is_granted_and_its_budget
 
         def refused_when_heard_of() -> bool:
             stage.warn(waits, MESSAGE)
-            return refused._value.get() >= 1
+            return bool(refused._value.get() >= 1)
 
         await eventually(refused_when_heard_of, WITHIN_S)
         assert going(stage) == set()
