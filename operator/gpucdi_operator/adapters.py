@@ -28,7 +28,8 @@ from gpucdi_operator.forwarding import Beat, Forwarder, Listener
 TOKEN_LIFETIME = timedelta(minutes=10)
 # aiohttp only begins to close its TLS connections; a loop that ends at once leaves them behind.
 CLOSING_S = 0.25
-# The server sends a bookmark a minute; a watch that says less is a dead connection.
+# The server sends a bookmark a minute, once anything has changed since the watch began. One that says
+# nothing for longer is a dead connection or has nothing to tell; to open it anew costs one request.
 WATCH_IDLE_S = 70.0
 # Loud reasons of Warning Events that never carry a CDI text; the server leaves them out.
 LOUD = (

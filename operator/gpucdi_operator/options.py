@@ -26,7 +26,8 @@ class Timing:
     retry_s: float = 5.0
     # Everything is listed again, against deletions that a re-list after 410 hides.
     resync_s: float = 600.0
-    # A watch that says nothing for so long is opened anew; the server's bookmarks come each minute.
+    # A watch that says nothing for so long is opened anew; bookmarks come each minute where anything
+    # has changed since it began.
     watch_idle_s: float = 70.0
     # Pods of drifted nodes are listed: kubelet's Events go silent after a few minutes of failing.
     pod_resync_s: float = 300.0

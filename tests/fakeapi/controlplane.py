@@ -6,6 +6,7 @@ stay as they are put: what the fake API server is compared with, and a real serv
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import ssl
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.lab import pki, programs
 
@@ -33,6 +35,23 @@ class ControlPlane:
     kubeconfig: Path
     ca_file: Path
     kubectl_path: Path
+    etcd_url: str
+
+    def compact(self) -> None:
+        """Let the store forget every version but the last.
+
+        As kube-apiserver itself does every five minutes, the note by which its caches hear of it
+        included (``staging/src/k8s.io/apiserver/pkg/storage/etcd3/compact.go``).
+        """
+        revision = self._etcd("range", key="AA==", limit="1")["header"]["revision"]
+        note = base64.b64encode(revision.encode()).decode()
+        self._etcd("put", key=base64.b64encode(b"compact_rev_key").decode(), value=note)
+        self._etcd("compaction", revision=revision, physical=True)
+
+    def _etcd(self, call: str, **body: object) -> Any:
+        sent = json.dumps(body).encode()
+        with urllib.request.urlopen(f"{self.etcd_url}/v3/kv/{call}", sent, timeout=30) as answer:
+            return json.load(answer)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl as administrator and return what it prints."""
@@ -115,7 +134,11 @@ def control_plane(base: Path) -> Iterator[ControlPlane]:
         tls = ssl.create_default_context(cafile=str(authority.certificate))
         _wait_until_ready(url, tls, process, base / "apiserver.log")
         yield ControlPlane(
-            url, authority.kubeconfig(admin, url), authority.certificate, binaries / "kubectl"
+            url,
+            authority.kubeconfig(admin, url),
+            authority.certificate,
+            binaries / "kubectl",
+            f"http://127.0.0.1:{etcd_port}",
         )
 
 

@@ -334,8 +334,10 @@ class FakeApi:
             if missed is None:
                 return await watches.expired(request, text)
             initial = missed
+        since = int(text or 0)
         for change in initial:
             queue.put_nowait(change)
+            since = max(since, change.version)
         collection.watchers.add(queue)
         task = asyncio.current_task()
         assert task is not None
@@ -343,10 +345,16 @@ class FakeApi:
         self.counts[f"watch {target.resource.plural}"] += 1
         try:
             await response.prepare(request)
-            timeout = float(request.query.get("timeoutSeconds", 1800))
+            timeout_s = float(request.query.get("timeoutSeconds", 1800))
+            every_s = (
+                self.bookmark_s if request.query.get("allowWatchBookmarks") == "true" else None
+            )
+            view = watches.View(target.resource, target.namespace, matches)
+            source = watches.Source(queue, lambda: self.store.version)
             with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self._stream(response, queue, target, matches, silent)
+                async with asyncio.timeout(timeout_s):
+                    marks = watches.Bookmarks(every_s, timeout_s, since)
+                    await watches.stream(response, source, view, marks, silent)
             if silent.is_set():
                 collection.watchers.discard(queue)
                 await watches.gone(request)
@@ -357,33 +365,6 @@ class FakeApi:
             collection.watchers.discard(queue)
             del self._watches[task]
         return response
-
-    async def _stream(
-        self,
-        response: web.StreamResponse,
-        queue: asyncio.Queue[Change],
-        target: Target,
-        matches: selectors.Predicate,
-        silent: asyncio.Event,
-    ) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(self.bookmark_s):
-                    change = await queue.get()
-            except TimeoutError:
-                line = watches.bookmark(target.resource, self.store.version)
-            else:
-                found = watches.line(change, target.resource, target.namespace, matches)
-                if found is None:
-                    continue
-                line = found
-            if silent.is_set():
-                return
-            try:
-                await response.write(line + b"\n")
-            except ConnectionResetError:
-                # Whoever watched has gone; the end of the request comes a moment later.
-                return
 
     # Who and what ------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.fakeapi.controlplane import ControlPlane
-from tests.fakeapi.server import serving
+from tests.fakeapi.server import FakeApi, serving
 
 from gpucdi_kube import HttpKubeApi, KubeApi
 from gpucdi_kube.credentials import Credentials, find
@@ -15,14 +15,27 @@ from gpucdi_kube.retry import NO_RETRY
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.lab)])
-async def credentials(request: pytest.FixtureRequest) -> AsyncIterator[Credentials]:
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[FakeApi | ControlPlane]:
     """Each API server in turn."""
     if request.param == "real":
-        plane: ControlPlane = request.getfixturevalue("apiserver")
-        yield await find(str(plane.kubeconfig))
+        yield request.getfixturevalue("apiserver")
         return
     async with serving() as served:
-        yield Credentials(served.url)
+        yield served
+
+
+@pytest.fixture
+async def credentials(server: FakeApi | ControlPlane) -> Credentials:
+    """Who may do everything."""
+    if isinstance(server, FakeApi):
+        return Credentials(server.url)
+    return await find(str(server.kubeconfig))
+
+
+@pytest.fixture
+def forget(server: FakeApi | ControlPlane) -> Callable[[], None]:
+    """What makes the server forget all versions but the last."""
+    return server.expire if isinstance(server, FakeApi) else server.compact
 
 
 @pytest.fixture
