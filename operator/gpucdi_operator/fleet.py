@@ -51,6 +51,8 @@ class Fleet:
     governor: Governor
     repairs: Repairs
     node_pods: NodePods = field(init=False)
+    # The uids of what a watch has told to be gone while a list is read; None while none is.
+    _left: set[str] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Make the part that lists the Pods of drifted nodes."""
@@ -61,6 +63,7 @@ class Fleet:
         """Take a Node."""
         record = NodeRecord.of(body)
         if deleted:
+            self._leaves(body)
             known = self.store.nodes.get(record.name)
             if known is None or known.uid == record.uid:
                 self._forget_node(record.name)
@@ -74,6 +77,7 @@ class Fleet:
         record = StatusRecord.of(body)
         before = self.store.statuses.get(record.name)
         if deleted:
+            self._leaves(body)
             if before is not None and before.uid == record.uid:
                 self._forget_status(record.name)
         elif self.store.put_status(record):
@@ -91,6 +95,7 @@ class Fleet:
         record = PolicyRecord.of(body)
         before = self.store.policies.get(record.name)
         if deleted:
+            self._leaves(body)
             # kopf takes two objects of one name side by side: the new one may come first.
             if before is not None and before.uid == record.uid:
                 del self.store.policies[record.name]
@@ -104,6 +109,7 @@ class Fleet:
     def saw_runtime_class(self, body: Mapping[str, object], *, deleted: bool) -> None:
         """Take a RuntimeClass."""
         if deleted:
+            self._leaves(body)
             self.store.handlers.pop(fields.text(fields.mapping(body, "metadata"), "name"), None)
         else:
             self.store.put_runtime_class(body)
@@ -137,13 +143,22 @@ class Fleet:
         """Take one collection as it is, and return what is ``kept`` of it but gone.
 
         A watch may be quicker than the list: what came or went while it was read is left as the
-        watch has brought it.
+        watch has brought it. What is gone leaves no version behind to compare with, hence its uid.
         """
         before, listed = dict(kept), set[str]()
-        async for body in self.api.list(path, limit=limit):
-            listed.add(fields.text(fields.mapping(body, "metadata"), "name"))
-            saw(body, deleted=False)
+        self._left = left = set()
+        try:
+            async for body in self.api.list(path, limit=limit):
+                if _uid(body) not in left:
+                    listed.add(fields.text(fields.mapping(body, "metadata"), "name"))
+                    saw(body, deleted=False)
+        finally:
+            self._left = None
         return [name for name in before.keys() - listed if kept.get(name) is before[name]]
+
+    def _leaves(self, body: Mapping[str, object]) -> None:
+        if self._left is not None:
+            self._left.add(_uid(body))
 
     def enqueue_all(self) -> None:
         """Look at every node that carries, or should carry, something of ours."""
@@ -189,6 +204,10 @@ class Fleet:
         self.node_queue.add(name)
         self.node_pods.forget(name)
         self.pods.look_at_node(name)
+
+
+def _uid(body: Mapping[str, object]) -> str:
+    return fields.text(fields.mapping(body, "metadata"), "uid")
 
 
 def _subject(about: Mapping[str, object]) -> PodKey:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.controller.conftest import Start
@@ -14,16 +15,20 @@ from gpucdi.api import fields
 from gpucdi.api.names import LABEL_REPAIR
 from gpucdi_kube import Credentials, HttpKubeApi, KubeObject, paths
 from gpucdi_operator.app import Operator
-from gpucdi_operator.fleet import Saw
+from gpucdi_operator.fleet import Fleet, Saw
 from gpucdi_operator.options import Options
 
 
 class Overtaken(HttpKubeApi):
-    """A connection on which an object is gone from a list, and its watch says so meanwhile."""
+    """A connection on which an object is gone from a list, and its watch says so meanwhile.
 
-    def __init__(self, url: str, path: str, name: str, meanwhile: Saw) -> None:
+    With ``still`` the object is on a page that was made before: the list shows it afterwards.
+    """
+
+    def __init__(self, url: str, path: str, name: str, *, still: bool = False) -> None:
         super().__init__(Credentials(url))
-        self.path, self.name, self.meanwhile = path, name, meanwhile
+        self.path, self.name, self.still = path, name, still
+        self.meanwhile: Saw | None = None
 
     async def list(
         self,
@@ -47,28 +52,41 @@ class Overtaken(HttpKubeApi):
                 gone = body
             else:
                 yield body
-        if gone:
+        if gone and self.meanwhile is not None:
             self.meanwhile(gone, deleted=True)
+            if self.still:
+                yield gone
 
 
 @pytest.mark.parametrize("plural", ["gpucdipolicies", "runtimeclasses", "nodes", "gpucdistatuses"])
-async def test_what_a_watch_deletes_while_it_is_listed_is_no_error(
-    scene: Scene, api: FakeApi, start: Start, plural: str
+@pytest.mark.parametrize("still", [False, True], ids=["gone from the list", "still on its page"])
+async def test_what_a_watch_deletes_while_it_is_listed_stays_gone(
+    scene: Scene, api: FakeApi, plural: str, *, still: bool
 ) -> None:
     scene.node("nvidia")
     scene.policy("nvidia")
     scene.agent_says("nvidia", node_status(drifted=False))
-    async with start() as operator:
-        fleet = operator.fleet
-        path, saw = {
-            "gpucdipolicies": (paths.POLICIES, fleet.saw_policy),
-            "runtimeclasses": (paths.RUNTIME_CLASSES, fleet.saw_runtime_class),
-            "nodes": (paths.NODES, fleet.saw_node),
-            "gpucdistatuses": (paths.STATUSES, fleet.saw_status),
-        }[plural]
-        connection = Overtaken(api.url, path, "nvidia", saw)
-        await replace(fleet, api=connection).resync()
-        await connection.close()
+    operator = Operator(Options(http="127.0.0.1:0"), Credentials(api.url))
+    await operator.fleet.resync()
+    collections: dict[str, tuple[str, Collection[str], Callable[..., None]]] = {
+        "gpucdipolicies": (paths.POLICIES, operator.store.policies, Fleet.saw_policy),
+        "runtimeclasses": (
+            paths.RUNTIME_CLASSES,
+            operator.store.handlers,
+            Fleet.saw_runtime_class,
+        ),
+        "nodes": (paths.NODES, operator.store.nodes, Fleet.saw_node),
+        "gpucdistatuses": (paths.STATUSES, operator.store.statuses, Fleet.saw_status),
+    }
+    path, kept, saw = collections[plural]
+    assert "nvidia" in kept
+    connection = Overtaken(api.url, path, "nvidia", still=still)
+    fleet = replace(operator.fleet, api=connection)
+    connection.meanwhile = partial(saw, fleet)
+    await fleet.resync()
+    assert "nvidia" not in kept
+    for client in (connection, operator.api, operator.evicting, operator.elector.api):
+        await client.close()
 
 
 async def test_a_runtime_class_that_is_gone_is_forgotten_by_a_list(
