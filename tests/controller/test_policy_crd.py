@@ -36,7 +36,14 @@ def dry_run(plane: ControlPlane, text: str) -> dict[str, Any]:
     [
         ({"kinds": {"extra": ["k8s.device-plugin.nvidia.com/gpu"]}}, "are written by others"),
         ({"kinds": {"extra": ["runtime.nvidia.com/gpu"]}}, "are written by others"),
-        ({"kinds": {"extra": ["nvidia.com"]}}, "should match"),
+        (
+            {"kinds": {"extra": ["nvidia.com"]}},
+            r'"nvidia\.com" is no kind: write VENDOR/CLASS, for example nvidia\.com/gpu',
+        ),
+        (
+            {"kinds": {"extra": ["nvidia.com/gpu", "nvidia.com/gpu=all"]}},
+            '"nvidia.com/gpu=all" is no kind: write VENDOR/CLASS',
+        ),
         (
             {"nodeSelector": {"matchExpressions": [{"key": "k", "operator": "In"}]}},
             r"In and NotIn need values: write values: .* beside the key k",
@@ -68,6 +75,20 @@ def test_a_policy_that_cannot_work_is_refused_in_words(
 ) -> None:
     with pytest.raises(AssertionError, match=told):
         dry_run(apiserver, policy(**spec))
+
+
+def test_a_kind_is_judged_in_words_by_the_pattern_that_a_schema_has_for_it() -> None:
+    crd = yaml.safe_load((ROOT / "crds" / "gpucdipolicies.yaml").read_text())
+    root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    kind = root["properties"]["kinds"]["properties"]["extra"]["items"]
+    rules = [item["rule"] for item in kind["x-kubernetes-validations"]]
+    assert f"self.matches('{kind['pattern']}')" in rules
+
+
+def test_kinds_of_vendors_are_taken(apiserver: ControlPlane) -> None:
+    kinds = ["nvidia.com/gpu", "management.nvidia.com/gpu", "a/b", "Vendor.example-1.com/x_y.z-0"]
+    found = dry_run(apiserver, policy(kinds={"extra": kinds}))["spec"]
+    assert found["kinds"]["extra"] == kinds
 
 
 def test_an_empty_policy_only_observes(apiserver: ControlPlane) -> None:
