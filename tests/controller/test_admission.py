@@ -122,6 +122,14 @@ def lease_object(node: str, **meta: object) -> KubeObject:
     }
 
 
+def wish(node: str) -> dict[str, object]:
+    return {"nodeName": node, "repair": {"mode": "Auto"}}
+
+
+def spec_of(real: RealApi, node: str) -> object:
+    return (real.find("gpucdistatuses", node) or {}).get("spec")
+
+
 def owner(name: str, uid: str) -> dict[str, str]:
     return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
 
@@ -225,19 +233,41 @@ async def test_an_agent_may_leave_no_finalizer_in_the_namespace(agent: HttpKubeA
         await agent.apply(path, held, field_manager="m", force=True)
 
 
-async def test_an_agent_has_no_right_to_any_spec(agent: HttpKubeApi, real: RealApi) -> None:
-    real.put("gpucdistatuses", status_object("gpu-a", spec={"nodeName": "gpu-a"}))
-    body = status_object("gpu-a", spec={"nodeName": "gpu-a", "repair": {"mode": "Auto"}})
-    with pytest.raises(Forbidden, match="cannot patch resource"):
-        await agent.apply(paths.gpu_cdi_status("gpu-a"), body, field_manager="m", force=True)
-
-
-async def test_with_a_right_to_its_spec_an_agent_is_refused_by_the_admission_policy(
-    mighty: HttpKubeApi,
+@pytest.mark.parametrize("node", NODES)
+async def test_an_agent_has_no_right_to_any_spec(
+    agent: HttpKubeApi, real: RealApi, node: str
 ) -> None:
-    body = status_object("gpu-a", spec={"nodeName": "gpu-a", "repair": {"mode": "Auto"}})
-    with pytest.raises(Forbidden, match="the spec of a GpuCdiStatus is written by the operator"):
-        await mighty.apply(paths.gpu_cdi_status("gpu-a"), body, field_manager="m", force=True)
+    """Neither to its own nor to another node's, however it is written."""
+    real.put("gpucdistatuses", status_object(node, spec={"nodeName": node}))
+    path, body = paths.gpu_cdi_status(node), status_object(node, spec=wish(node))
+    with pytest.raises(Forbidden, match='cannot patch resource "gpucdistatuses"'):
+        await agent.apply(path, body, field_manager="m", force=True)
+    with pytest.raises(Forbidden, match='cannot patch resource "gpucdistatuses"'):
+        await agent.patch(path, {"spec": wish(node)}, content_type=MERGE_PATCH)
+    with pytest.raises(Forbidden, match='cannot update resource "gpucdistatuses"'):
+        await agent.replace(path, body)
+    assert spec_of(real, node) == {"nodeName": node, "repair": {"mode": "Observe"}}
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        ("gpu-a", "the spec of a GpuCdiStatus is written by the operator"),
+        ("gpu-b", "gpucdi-agent of node gpu-a may not write gpucdistatuses gpu-b"),
+    ],
+)
+async def test_with_a_right_to_every_spec_an_agent_is_refused_by_the_admission_policy(
+    mighty: HttpKubeApi, real: RealApi, node: str, told: str
+) -> None:
+    path, body = paths.gpu_cdi_status(node), status_object(node, spec=wish(node))
+    with pytest.raises(Forbidden, match=told):
+        await mighty.apply(path, body, field_manager="m", force=True)
+    with pytest.raises(Forbidden, match=told):
+        await mighty.patch(path, {"spec": wish(node)}, content_type=MERGE_PATCH)
+    known = real.find("gpucdistatuses", node) or {}
+    with pytest.raises(Forbidden, match=told):
+        await mighty.replace(path, {**known, "spec": wish(node)})
+    assert spec_of(real, node) == {"nodeName": node, "repair": {"mode": "Observe"}}
 
 
 async def test_with_a_right_to_its_object_an_agent_may_not_change_the_owner(
