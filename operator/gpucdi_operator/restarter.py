@@ -34,7 +34,9 @@ from gpucdi_operator.rights import Feature, Rights, is_rbac
 from gpucdi_operator.store import PolicyRecord, Store
 
 MINUTE_S = 60.0
+# Labels of Namespaces are read again after this, and those of so many are kept at most.
 NAMESPACE_KEPT_S = 60.0
+NAMESPACES_KEPT = 500
 # After these the eviction may have happened all the same.
 _UNSURE = frozenset({0, 503, 504})
 
@@ -185,8 +187,20 @@ class Restarter:
             raise
         found = fields.mapping(fields.mapping(body, "metadata"), "labels")
         labels = {key: fields.text(found, key) for key in found}
-        self._labels[namespace] = (now, labels)
+        self._keep(namespace, now, labels)
         return labels
+
+    def _keep(self, namespace: str, now: float, labels: dict[str, str]) -> None:
+        """Keep labels until they are too old; Namespaces come and go as long as one leads."""
+        self._labels.pop(namespace, None)
+        self._labels[namespace] = (now, labels)
+        # The order is that of the reads, so that the first is the oldest.
+        oldest = next(iter(self._labels))
+        while (
+            len(self._labels) > NAMESPACES_KEPT or now - self._labels[oldest][0] >= NAMESPACE_KEPT_S
+        ):
+            del self._labels[oldest]
+            oldest = next(iter(self._labels))
 
     async def _evict(self, pod: KubeObject, chosen: Restart, record: PolicyRecord) -> float | None:
         meta = fields.mapping(pod, "metadata")
