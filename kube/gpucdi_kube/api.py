@@ -41,8 +41,9 @@ class RequestRecord:
 
 
 Observer: TypeAlias = Callable[[RequestRecord], None]
-# Called with the verb right before each attempt; what it raises ends the call. A writer that may
-# have lost its right to write in the meantime (a paused leader) is stopped here and not earlier.
+# Called before each attempt with the API's verb, and with HTTP's (not for GET) once there is a
+# connection to send it on; what it raises ends the call. A writer that may have lost its right to
+# write in the meantime (a paused leader) is stopped here and not earlier.
 Guard: TypeAlias = Callable[[str], None]
 
 

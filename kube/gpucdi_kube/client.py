@@ -29,6 +29,7 @@ from gpucdi_kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from gpucdi_kube.fence import FencedConnector
 from gpucdi_kube.retry import RetryPolicy, TokenBucket
 
 _LIST_RESTARTS = 3
@@ -75,7 +76,7 @@ class HttpKubeApi:
         self._clock = clock or SystemClock()
         self._agent = user_agent
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, ssl=credentials.ssl_context()),
+            connector=FencedConnector(guard, limit=connections, tls=credentials.ssl_context()),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
