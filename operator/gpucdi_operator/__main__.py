@@ -26,33 +26,42 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run one replica until it is told to stop")
     run.add_argument(
-        "--namespace",
-        default=os.environ.get("POD_NAMESPACE", NAMESPACE),
-        help="where the Leases are (default: POD_NAMESPACE or %(default)s)",
-    )
-    run.add_argument(
-        "--http", default=Options().http, help="host:port of /metrics, /healthz, /readyz"
+        "--http",
+        default=Options().http,
+        help="host:port of /metrics, /healthz, /readyz (default: %(default)s on all addresses)",
     )
     run.add_argument(
         "--identity",
         default=os.environ.get("POD_NAME", ""),
         help="name of the replica in the Lease; two of the same name would both lead",
     )
-    clean = commands.add_parser("uninstall", help="remove our condition and taint from all Nodes")
+    clean = commands.add_parser(
+        "uninstall",
+        help="remove our condition and taint from all Nodes, once no operator leads any more",
+    )
     for command in (run, clean):
+        command.add_argument(
+            "--namespace",
+            default=os.environ.get("POD_NAMESPACE", NAMESPACE),
+            help="where the Leases are (default: POD_NAMESPACE or %(default)s)",
+        )
         command.add_argument(
             "--kubeconfig", help="a kubeconfig (default: the service account, else KUBECONFIG)"
         )
     return parser
 
 
-async def _uninstall(kubeconfig: str | None) -> None:
-    from gpucdi_kube import connect  # noqa: PLC0415 - see the module
+async def _uninstall(kubeconfig: str | None, namespace: str) -> None:
+    from gpucdi_kube import SystemClock, connect  # noqa: PLC0415 - see the module
     from gpucdi_operator.app import USER_AGENT  # noqa: PLC0415 - see the module
-    from gpucdi_operator.uninstall import uninstall  # noqa: PLC0415 - see the module
+    from gpucdi_operator.uninstall import (  # noqa: PLC0415 - see the module
+        uninstall,
+        until_nobody_leads,
+    )
 
     api = await connect(kubeconfig, user_agent=USER_AGENT)
     try:
+        await until_nobody_leads(api, SystemClock(), namespace)
         logs.log("uninstalled", nodes=await uninstall(api))
     finally:
         await api.close()
@@ -64,7 +73,7 @@ def _carry_out(chosen: argparse.Namespace) -> int:
 
     try:
         if chosen.command == "uninstall":
-            asyncio.run(_uninstall(chosen.kubeconfig))
+            asyncio.run(_uninstall(chosen.kubeconfig, chosen.namespace))
         else:
             options = Options(
                 kubeconfig=chosen.kubeconfig,

@@ -146,7 +146,8 @@ class Fleet:
         watch has brought it. What is gone leaves no version behind to compare with, hence its uid.
         """
         before, listed = dict(kept), set[str]()
-        self._left = left = set()
+        left: set[str] = set()
+        self._left = left
         try:
             async for body in self.api.list(path, limit=limit):
                 if _uid(body) not in left:

@@ -14,7 +14,11 @@ Check = Callable[[], str]  # what is wrong, or nothing
 async def serve(
     address: str, *, alive: Check, ready: Check, metrics: Callable[[], bytes]
 ) -> AsyncIterator[int]:
-    """Serve ``/healthz``, ``/readyz`` and ``/metrics`` at ``host:port``; yield the port."""
+    """Serve ``/healthz``, ``/readyz`` and ``/metrics`` at ``host:port``; yield the port.
+
+    Without a host it listens on all addresses, of IPv6 too: kubelet probes a Pod where its cluster
+    lives. An IPv6 address stands in brackets.
+    """
 
     async def page(check: Check) -> web.Response:
         wrong = check()
@@ -37,7 +41,7 @@ async def serve(
     await runner.setup()
     host, _, port = address.rpartition(":")
     try:
-        await web.TCPSite(runner, host or None, int(port)).start()
+        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()

@@ -57,11 +57,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One run of the operator. ``http`` is ``host:port``."""
+    """One run of the operator. ``http`` is ``host:port``; no host means all addresses."""
 
     kubeconfig: str | None = None
     namespace: str = NAMESPACE
-    http: str = "0.0.0.0:8080"
+    http: str = ":8080"
     identity: str = ""
     requests_per_second: float = 50.0
     burst: float = 100.0

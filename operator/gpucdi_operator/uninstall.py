@@ -1,16 +1,55 @@
 """Leaves the cluster as it was found. Owns the removal of what the operator has put on others.
 
 Condition and taint go by patches that leave the others; Events expire by themselves. No finalizer
-of ours exists, so everything else can simply be deleted. To be run when no operator runs any more,
-which would put both back.
+of ours exists, so everything else can simply be deleted. An operator that still runs would put both
+back, so nothing is removed while one renews its Lease.
 """
 
 from __future__ import annotations
 
-from gpucdi_kube import KubeApi, KubeError, paths
+from gpucdi.api import fields
+from gpucdi.api.names import OPERATOR_LEASE
+from gpucdi_kube import Clock, KubeApi, KubeError, paths
 from gpucdi_kube.errors import NotFound
 from gpucdi_operator import conditions, taints
 from gpucdi_operator.store import NodeRecord
+
+PATIENCE_S = 60.0
+POLL_S = 1.0
+# Where a Lease does not say for how long it holds.
+USUAL_S = 15
+
+
+class StillLeadingError(RuntimeError):
+    """An operator runs and leads."""
+
+
+async def until_nobody_leads(
+    api: KubeApi, clock: Clock, namespace: str, patience_s: float = PATIENCE_S
+) -> None:
+    """Wait until the operator's Lease is given back, or has run out without being renewed.
+
+    Raises :class:`StillLeadingError` when it is still renewed after ``patience_s``. Times are those
+    of this process: a leader's clock may be wrong.
+    """
+    began = seen_at = clock.monotonic()
+    seen: tuple[str, str] | None = None
+    while True:
+        lease = await api.get(paths.lease(OPERATOR_LEASE, namespace))
+        spec = fields.mapping(lease, "spec")
+        now, holder = clock.monotonic(), fields.text(spec, "holderIdentity")
+        if not holder:
+            return
+        if (told := (holder, fields.text(spec, "renewTime"))) != seen:
+            seen, seen_at = told, now
+        elif now - seen_at > fields.integer(spec, "leaseDurationSeconds", USUAL_S):
+            return
+        if now - began > patience_s:
+            raise StillLeadingError(
+                f"{holder} still leads and would put back what is removed: delete the operator's "
+                f"Deployment and wait until its Pods in {namespace} are gone"
+            )
+        await clock.sleep(POLL_S)
 
 
 async def uninstall(api: KubeApi) -> int:
