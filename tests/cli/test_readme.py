@@ -17,11 +17,11 @@ PAGES = (
     "README.md",
     "CHANGELOG.md",
     "examples/README.md",
-    "docs/architecture.md",
-    "docs/predict.md",
-    *(str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "docs/decisions").glob("*.md")),
+    *(str(path.relative_to(CHECKOUT)) for path in sorted((CHECKOUT / "docs").rglob("*.md"))),
 )
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)")
+_PLACE = re.compile(r"\[[^\]]*\]\(([^)#]*)#([^)]*)\)")
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SHOWN = dict(shown())
 
 
@@ -50,6 +50,20 @@ def test_every_link_to_a_file_leads_to_one(page: str) -> None:
     links = [link for link in _LINK.findall((CHECKOUT / page).read_text()) if "://" not in link]
     missing = [link for link in links if not (here / link).exists()]
     assert missing == []
+
+
+def anchors(page: str) -> set[str]:
+    """Return what GitHub calls the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", _FENCED.sub("", page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text).strip().lower().replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_heading_leads_to_one(page: str) -> None:
+    here = CHECKOUT / page
+    links = [link for link in _PLACE.findall(here.read_text()) if "://" not in link[0]]
+    targets = {path: (here.parent / path if path else here).read_text() for path, _ in links}
+    assert [link for link in links if link[1] not in anchors(targets[link[0]])] == []
 
 
 def fields_of(heading: str) -> set[str]:
