@@ -1,6 +1,7 @@
 """The breaker's whole circle and the turns, on the fake API server with simulated agents.
 
-``GPUCDI_BREAKER_NODES`` sets the size of the fleet (default 200).
+``GPUCDI_BREAKER_NODES`` sets the size of the fleet (default 200); with ``-s`` the tests print how
+the repairs stopped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 from tests.controller.circle import (
+    ROLL_OUT,
     Agents,
     SteeredClock,
     breaker,
@@ -18,6 +20,8 @@ from tests.controller.circle import (
     governed,
     holds,
     names,
+    stands,
+    too_many,
     whole_circle,
 )
 from tests.controller.conftest import Eventually, Start
@@ -43,7 +47,28 @@ async def test_a_bad_roll_out_goes_the_whole_circle_over_three_operators(
     def lead(number: int, clock: Clock) -> AbstractAsyncContextManager[object]:
         return start(f"replica-{number}", clock, **CALM)
 
-    await whole_circle(agents, COUNT, lead, eventually)
+    print(await whole_circle(agents, COUNT, lead, eventually))
+
+
+async def test_repairs_in_turn_that_hold_stop_after_the_limit_too(
+    api: FakeApi, agents: Agents, start: Start, eventually: Eventually
+) -> None:
+    """Whoever has a turn had drifted at a look that did not find too many: at most the limit."""
+    turns = COUNT // 40
+    fleet(agents, COUNT, maxConcurrent=turns, breaker=ROLL_OUT)
+    async with start("replica-1", agents.clock, **CALM), agents.at_work():
+        await eventually(lambda: len(holds(api, "AwaitingTurn")) == COUNT)
+        stopped = await too_many(agents, COUNT, "n0000", eventually)
+        print(f"{stopped}, {agents.most_at_once} at once of {turns}")
+        assert stopped.tried <= COUNT // 5
+        repaired = len(agents.tried)
+        assert drifted(api) == stopped.bad - repaired
+        agents.pass_minutes(30)
+        await eventually(lambda: stands(api, "Recovering"))
+        await eventually(lambda: drifted(api) == 0)
+    assert agents.most_at_once <= turns
+    # Each was repaired once.
+    assert sorted(agents.tried) == names(stopped.bad)
 
 
 async def test_failures_that_are_scattered_over_kinds_and_time_never_stop_repairs(
