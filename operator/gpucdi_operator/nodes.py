@@ -6,7 +6,6 @@ by ``decide``. Must not know: Pods, kopf.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -14,28 +13,21 @@ from gpucdi.api import GROUP, KIND_STATUS, VERSION, Condition, NameRequest
 from gpucdi.api.names import OPERATOR_MANAGER
 from gpucdi_kube import Clock, KubeApi, KubeError, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
-from gpucdi_kube.errors import NotFound
+from gpucdi_kube.errors import Invalid, NotFound
 from gpucdi_operator import conditions, decide, specs
+from gpucdi_operator.asked import Asked
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.policies import Ruling
 from gpucdi_operator.store import NodeRecord, StatusRecord, Store
 from gpucdi_operator.taints import Tainter
 
-# The bounds of crds/gpucdistatuses.yaml; a test compares.
-REQUEST_KINDS = 64
-REQUEST_NAMES = 256
-NAME_CHARACTERS = 256
-_WORD = "[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
-KIND = re.compile(rf"(?=.{{1,256}}\Z){_WORD}/{_WORD}")
-
 
 @dataclass(slots=True)
 class NodeReconciler:
     """See the module.
 
-    ``requests`` are names that failing Pods asked for, by node and kind; ``rulings`` what policies
-    say of each node.
+    ``asked`` is what failing Pods ask for, by node; ``rulings`` what policies say of each node.
     """
 
     api: KubeApi
@@ -43,7 +35,7 @@ class NodeReconciler:
     clock: Clock
     metrics: Metrics
     tainter: Tainter
-    requests: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
     rulings: dict[str, Ruling] = field(default_factory=dict)
     _settled: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
@@ -58,20 +50,16 @@ class NodeReconciler:
         await self._taint(node, record)
 
     def request(self, node: str, wanted: Iterable[NameRequest]) -> bool:
-        """Note names to make resolvable on a node; tell whether its spec lacks any of them."""
+        """Note names to make resolvable on a node; tell whether its spec is to be written."""
         record = self.store.statuses.get(node)
         if record is None:
             return False
-        asked = tuple(NameRequest(*item) for item in self.requests.get(node, {}).items())
-        for item in wanted:
-            if (names := _writable(item)) and KIND.fullmatch(item.kind):
-                asked = merged(asked, {item.kind: names})
-        self.requests[node] = {item.kind: item.names for item in asked}
-        return merged(record.intent.requests, self.requests[node]) != record.intent.requests
+        present, asked = record.intent.requests, self.asked.setdefault(node, Asked())
+        return asked.ask(present, wanted, self.clock.monotonic()) != present
 
     def forget(self, node: str) -> None:
         """Forget a Node that is gone."""
-        self.requests.pop(node, None)
+        self.asked.pop(node, None)
         self._settled.pop(node, None)
 
     async def show_risk(self, name: str, count: int | None) -> None:
@@ -179,25 +167,27 @@ class NodeReconciler:
             self.store.put_node(replace(current, tainted=wanted))
 
     async def _spec(self, node: NodeRecord, record: StatusRecord) -> None:
-        requests = merged(record.intent.requests, self.requests.get(node.name, {}))
+        asked = self.asked.get(node.name, Asked())
+        requests = asked.over(record.intent.requests, self.clock.monotonic())
         ruling = self.rulings.get(node.name)
         if ruling is None:
             # Not ruled over yet: writing now would take back what a policy has set. The governor
             # comes back with this node.
             return
-        if (
-            requests == record.intent.requests
-            and node.uid in record.owner_uids
-            and ruling.is_met_by(record.intent)
-        ):
+        is_met = node.uid in record.owner_uids and ruling.is_met_by(record.intent)
+        if is_met and requests == record.intent.requests:
             return
         settled = (record.uid, record.generation, node.uid, ruling, requests)
         if self._settled.get(node.name) == settled:
             # What still differs was set by a person, where no policy has a say.
             return
-        now = rfc3339(self.clock.now())
-        written = await specs.write(self.api, node, record, requests, ruling, now=now)
-        self._wrote(written)
+        try:
+            written = await self._write_spec(node, record, requests, ruling)
+        except Invalid:
+            if not is_met and requests != record.intent.requests:
+                # Whatever becomes of the names, what a policy says must reach the node.
+                await self._write_spec(node, record, record.intent.requests, ruling)
+            raise
         self._settled[node.name] = (
             written.uid,
             written.generation,
@@ -205,6 +195,17 @@ class NodeReconciler:
             ruling,
             written.intent.requests,
         )
+
+    async def _write_spec(
+        self,
+        node: NodeRecord,
+        record: StatusRecord,
+        requests: tuple[NameRequest, ...],
+        ruling: Ruling,
+    ) -> StatusRecord:
+        now = rfc3339(self.clock.now())
+        written = await specs.write(self.api, node, record, requests, ruling, now=now)
+        self._wrote(written)
         if written.generation != record.generation:
             log(
                 "spec written",
@@ -213,32 +214,4 @@ class NodeReconciler:
                 mode=written.intent.mode.value,
                 hold=written.intent.hold and written.intent.hold.reason,
             )
-
-
-def merged(
-    present: tuple[NameRequest, ...], more: dict[str, tuple[str, ...]]
-) -> tuple[NameRequest, ...]:
-    """Return the requests with ``more`` added; of too many, the newest stay: those in ``more``.
-
-    Requests are not taken back when a Pod runs: its next start needs the names again. The agent
-    leaves out names of devices that the node does not have. Adding the same again changes nothing,
-    or two answers that do not fit together would be written in turn without end.
-    """
-    kinds = {item.kind: item.names for item in present}
-    for kind, names in more.items():
-        known = kinds.get(kind, ())
-        if not set(names) <= set(known):
-            older = (name for name in known if name not in names)
-            kinds[kind] = tuple(dict.fromkeys((*older, *names)))[-REQUEST_NAMES:]
-    # Only where some must go is their order of interest.
-    if len(kinds) > REQUEST_KINDS:
-        kinds = {kind: names for kind, names in kinds.items() if kind not in more} | {
-            kind: kinds[kind] for kind in more
-        }
-    newest = list(kinds.items())[-REQUEST_KINDS:]
-    return tuple(NameRequest(kind, names) for kind, names in newest)
-
-
-def _writable(item: NameRequest) -> tuple[str, ...]:
-    """Return the names that the schema takes; one that it refuses would refuse all the others."""
-    return tuple(name for name in item.names if 0 < len(name) <= NAME_CHARACTERS)
+        return written

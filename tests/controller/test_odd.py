@@ -8,99 +8,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.controller.conftest import Eventually, Start
 from tests.controller.scene import KIND, MESSAGE, Scene, fresh, node_status
-from tests.fakeapi.controlplane import ROOT
 from tests.fakeapi.server import FakeApi
 
-from gpucdi.api import NameRequest
 from gpucdi.api.policy import BreakerConfig, BreakerState, BreakerStatus, Policy
 from gpucdi_kube.clock import rfc3339
 from gpucdi_operator.breaker import step
 from gpucdi_operator.events import NAME_LIMIT, event_name
-from gpucdi_operator.nodes import (
-    KIND as KIND_PATTERN,
-)
-from gpucdi_operator.nodes import (
-    NAME_CHARACTERS,
-    REQUEST_KINDS,
-    REQUEST_NAMES,
-    merged,
-)
 from gpucdi_operator.policies import Choice, governing
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-# Requests -------------------------------------------------------------------------------------
-
-
-def some(kinds: range, names: range) -> tuple[NameRequest, ...]:
-    named = tuple(f"n{number}" for number in names)
-    return tuple(NameRequest(f"a.com/k{kind}", named) for kind in kinds)
-
-
-@pytest.mark.parametrize(
-    ("present", "more"),
-    [
-        (some(range(1), range(256)), some(range(1), range(200, 500))),
-        (some(range(1), range(256)), some(range(1), range(1, 257))),
-        (some(range(64), range(3)), some(range(60, 70), range(3))),
-        (some(range(64), range(1)), some(range(40, 104), range(1))),
-    ],
-)
-def test_asking_for_too_much_comes_to_rest(
-    present: tuple[NameRequest, ...], more: tuple[NameRequest, ...]
-) -> None:
-    asked = {item.kind: item.names[-REQUEST_NAMES:] for item in more}
-    once = merged(present, asked)
-    assert merged(once, asked) == once
-    assert len(once) <= REQUEST_KINDS
-    assert max(len(item.names) for item in once) <= REQUEST_NAMES
-    kept = {item.kind: set(item.names) for item in once}
-    assert all(set(names) <= kept[kind] for kind, names in asked.items())
-
-
-def test_what_is_asked_for_already_keeps_its_order() -> None:
-    present = some(range(3), range(5))
-    assert merged(present, {"a.com/k1": ("n2", "n0")}) == present
-
-
-def test_the_bounds_of_requests_are_those_of_the_schema() -> None:
-    crd = yaml.safe_load((ROOT / "crds" / "gpucdistatuses.yaml").read_text())
-    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    requests = schema["properties"]["spec"]["properties"]["requests"]
-    item = requests["items"]["properties"]
-    assert requests["maxItems"] == REQUEST_KINDS
-    assert item["names"]["maxItems"] == REQUEST_NAMES
-    assert item["names"]["items"]["maxLength"] == NAME_CHARACTERS
-    for kind in ("a.com/b", "a/b", "é/x", "a.com", "a.com/b-", "a/b\n", "", f"a/{'b' * 255}"):
-        fits = re.search(item["kind"]["pattern"].replace("$", r"\Z"), kind) is not None
-        assert bool(KIND_PATTERN.fullmatch(kind)) is (fits and len(kind) <= 256)
-
-
-async def test_names_that_the_schema_refuses_do_not_hide_the_others(
-    scene: Scene, start: Start, eventually: Eventually
-) -> None:
-    scene.node("n1")
-    scene.agent_says("n1", node_status(drifted=True))
-    async with start() as operator:
-        wanted = [
-            NameRequest(KIND, ("x" * 300, "", "fits")),
-            NameRequest("no kind", ("y",)),
-            NameRequest("übel/gpu", ("z",)),
-        ]
-        assert operator.nodes.request("n1", wanted)
-        operator.node_queue.add("n1")
-        expected = [{"kind": KIND, "names": ["fits"]}]
-        await eventually(lambda: scene.spec("n1").get("requests") == expected)
-        for number in range(70):
-            operator.nodes.request("n1", some(range(number, number + 1), range(400)))
-        assert len(operator.nodes.requests["n1"]) == REQUEST_KINDS
-        assert {len(names) for names in operator.nodes.requests["n1"].values()} == {REQUEST_NAMES}
-
 
 # Policies -------------------------------------------------------------------------------------
 
