@@ -128,7 +128,7 @@ class Operator:
         stopping = asyncio.create_task(self._stopping.wait())
         lasting = {
             watches,
-            asyncio.create_task(self.elector.run()),
+            asyncio.create_task(self._stand()),
             asyncio.create_task(self._lead_when_elected()),
             asyncio.create_task(self._keep_beat()),
         }
@@ -170,6 +170,11 @@ class Operator:
         self.seeded.set()
         log("ready", nodes=len(self.store.nodes), statuses=len(self.store.statuses))
 
+    async def _stand(self) -> None:
+        """Stand for election when the lists are in: who cannot read would lead and do nothing."""
+        await self.seeded.wait()
+        await self.elector.run()
+
     async def _lead_when_elected(self) -> None:
         while True:
             await self._elected(wanted=True)
@@ -202,7 +207,7 @@ class Operator:
         timing = self.options.timing
         self.pods.begin()
         self.pods.restarter.begin()
-        await self.seeded.wait()
+        self.silence.begin()
         # Who is silent comes first, or each silent node would look well for a moment.
         await self._tried(self._sweep)
         await self._tried(self.governor.look)

@@ -29,6 +29,8 @@ from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
 PAGE = 500
 NODE_PAGE = 250
 EVENTS_V1 = "/apis/events.k8s.io/v1/events"
+# Core Events know no limit; kubelet's failures are a few thousand characters at most.
+EVENT_CHARACTERS = 32_768
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -117,7 +119,7 @@ class Fleet:
     def saw_event(self, body: Mapping[str, object]) -> None:
         """Take a Warning Event (core/v1); one that tells of no Pod's CDI costs its parse only."""
         key = _subject(fields.mapping(body, "involvedObject"))
-        text = fields.text(body, "message")
+        text = fields.text(body, "message")[:EVENT_CHARACTERS]
         told = fields.text(body, "reason") in REASONS and key.can_exist and tells_of_cdi(text)
         self.metrics.events_seen.labels("true" if told else "false").inc()
         if told:

@@ -21,6 +21,9 @@ from gpucdi_operator.logs import log
 from gpucdi_operator.options import Timing
 
 STANDBY_POLL_S = 1.0
+# A duration that a person or a fault has put there keeps nobody from leading for longer.
+LONGEST_S = 600.0
+INT32_MAX = 2**31 - 1
 READS = frozenset({"get", "list", "watch"})
 
 
@@ -109,8 +112,12 @@ class Elector:
         now = self.clock.monotonic()
         if seen != self._other:
             self._other, self._other_seen_at = seen, now
-        duration_s = fields.integer(spec, "leaseDurationSeconds", int(self.timing.lease_s))
-        return now - self._other_seen_at > duration_s
+        return now - self._other_seen_at > self._duration_s(spec)
+
+    def _duration_s(self, spec: Mapping[str, object]) -> float:
+        """Return for how long a Lease holds; one that holds for ever, or never, is nobody's."""
+        told = fields.integer(spec, "leaseDurationSeconds")
+        return min(told, LONGEST_S) if told > 0 else self.timing.lease_s
 
     @staticmethod
     def _holder(lease: Mapping[str, object]) -> str:
@@ -121,6 +128,8 @@ class Elector:
         before = fields.mapping(old, "spec")
         is_ours = old is not None and self._holder(old) == self.identity
         changes = fields.integer(before, "leaseTransitions") + (old is not None and not is_ours)
+        if not 0 <= changes <= INT32_MAX:
+            changes = 0
         metadata: object = {"name": OPERATOR_LEASE, "namespace": self.namespace}
         return {
             "apiVersion": "coordination.k8s.io/v1",

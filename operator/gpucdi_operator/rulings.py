@@ -50,15 +50,25 @@ class Rulings:
 
         Without any policy every node is marked; with one, those that policies select. Nobody leads
         before the policies were listed, so that to know of none means that there is none.
+
+        A node that has come under its policy since ``groups`` were gathered waits for the next look:
+        this one has neither counted it for the breaker nor given it its turn.
         """
         granted = {name: self._granted(name, group) for name, group in groups.items()}
         ruled: dict[str, tuple[_Grounds, Ruling]] = {}
         for name, node in self.store.nodes.items():
-            if name in self.store.statuses:
-                chosen = choice.governing(node.labels)
-                ruled[name] = self._over(node, chosen[0] if chosen else None, groups, granted)
+            if name not in self.store.statuses:
+                continue
+            chosen = choice.governing(node.labels)
+            policy = chosen[0] if chosen else None
+            if policy is None or (policy.name in groups and name in groups[policy.name].records):
+                ruled[name] = self._over(node, policy, groups, granted)
         self._last = ruled
         return {name: ruling for name, (_, ruling) in ruled.items()}
+
+    def begin(self) -> None:
+        """Forget whose turn it was when this replica led before; the specs tell who repairs now."""
+        self._turns.clear()
 
     def forget(self, policy: str) -> None:
         """Forget the turns of a policy that is gone."""

@@ -42,6 +42,15 @@ class Silence:
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _absent_since: dict[str, float] = field(default_factory=dict)
 
+    def begin(self) -> None:
+        """Forget what was seen when this replica led before, and believe whoever led since.
+
+        Until the first sweep those are silent that their Nodes say to be: the list may be refused.
+        """
+        self._seen.clear()
+        self._absent_since.clear()
+        self.store.silent = {name for name in self.store.statuses if self._was_silent(name)}
+
     async def sweep(self) -> set[str]:
         """List the Leases, set ``store.silent``, and return the nodes for which it changed."""
         present: set[str] = set()

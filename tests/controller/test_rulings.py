@@ -12,7 +12,7 @@ from tests.controller.scene import node_status
 from gpucdi.api import Intent, NodeStatus
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
 from gpucdi_kube import SystemClock
-from gpucdi_operator.groups import gather
+from gpucdi_operator.groups import Group, gather
 from gpucdi_operator.policies import Choice, Ruling, rule
 from gpucdi_operator.rulings import Rulings
 from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
@@ -191,3 +191,20 @@ def test_with_a_policy_only_those_that_it_selects_are_marked() -> None:
     assert [name for name, ruling in world.look().items() if ruling.marked] == ["n1"]
     world.store.policies.clear()
     assert all(ruling.marked for ruling in world.look().values())
+
+
+def test_a_node_that_came_under_its_policy_during_a_look_waits_for_the_next() -> None:
+    world = World()
+    world.label("n0", {"pool": "a"})
+    world.write("old", {"repair": {"mode": "Auto"}})
+
+    def look(groups: dict[str, Group]) -> dict[str, Ruling]:
+        choice = Choice([record.policy for record in world.store.policies.values()])
+        return world.kept.over(choice, groups or gather(world.store, choice))
+
+    before = gather(world.store, Choice([world.store.policies["old"].policy]))
+    spec = {"priority": 1, "nodeSelector": {"matchLabels": {"pool": "a"}}}
+    world.write("new", {**spec, "repair": {"mode": "Auto", "maxConcurrent": 1}})
+    # The new policy has neither given turns nor counted its drifted nodes yet.
+    assert look(before).keys() == {"n1", "n2"}
+    assert look({})["n0"].policy == "new"
