@@ -6,7 +6,12 @@ state kept in the policy's status; so a restart or another leader goes on where 
     Closed ── more than the limit drift within the window ──► Open
     Open ── the pause is over ──► HalfOpen: one drifted node may repair
     HalfOpen ── that node resolves ──► Recovering: all may; what drifted before is forgiven
-    HalfOpen ── it does not ──► Open                 Recovering ── the window is over ──► Closed
+    HalfOpen ── it does not ──► Open
+    Recovering ── the window is over, and what was forgiven is repaired ──► Closed
+
+A status tells when a node was repaired, not since when it had been drifted. So what is repaired
+while it recovers counts for nothing afterwards, and it recovers until those are through that could
+repair: their repairs, in turn or slow, would else look like the next roll-out.
 
 Nodes are tried in turn, by name, and only those that could repair: one that is held, silent or
 broken in a way of its own must not stop the others for ever. Where no node repairs at all there is
@@ -31,6 +36,8 @@ from gpucdi_operator.store import StatusRecord
 TRIAL = timedelta(minutes=5)
 # Two leaders' clocks differ by less; a moment that lies further ahead was written by a wrong one.
 AHEAD = timedelta(minutes=1)
+# Nobody waits longer for nodes that could repair and do not get there.
+RECOVERY_LIMIT = timedelta(hours=6)
 _CAUSE_CHARACTERS = 64
 
 
@@ -96,12 +103,15 @@ def step(
     window = timedelta(minutes=config.window_minutes)
     match before.state:
         case BreakerState.CLOSED:
+            closed = parse_time(before.since)
             recent = [drift for drift in drifts if drift.at >= now - window]
-            return _tripped(recent, config, len(records), now) or before
+            counted = [drift for drift in recent if drift.lasts or not closed or drift.at > closed]
+            return _tripped(counted, config, len(records), now) or before
         case BreakerState.RECOVERING:
-            recent = [drift for drift in drifts if drift.lasts and drift.at > since]
+            begun = max(since, now - window)
+            recent = [drift for drift in drifts if drift.lasts and drift.at > begun]
             tripped = _tripped(recent, config, len(records), now)
-            over = now - since >= window
+            over = now - since >= window and not _recovers(drifts, since, able, now)
             return tripped or (BreakerStatus(since=rfc3339(now)) if over else before)
         case BreakerState.OPEN:
             if now - since < timedelta(minutes=config.pause_minutes):
@@ -120,6 +130,15 @@ def _since(before: BreakerStatus, now: datetime) -> datetime | None:
         return now
     since = parse_time(before.since)
     return None if since is None or since - now > AHEAD else since
+
+
+def _recovers(
+    drifts: Iterable[Drift], since: datetime, able: AbstractSet[str], now: datetime
+) -> bool:
+    """Tell whether nodes that were forgiven and could repair are drifted still."""
+    if now - since >= RECOVERY_LIMIT:
+        return False
+    return any(drift.lasts and drift.at <= since and drift.node in able for drift in drifts)
 
 
 def nothing_to_try(

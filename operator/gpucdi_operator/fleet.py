@@ -7,10 +7,10 @@ not know: kopf, and what is decided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTARTED, EVENT_RESTORED, EVENT_UNRESOLVABLE
@@ -24,7 +24,7 @@ from gpucdi_operator.podfacts import PodKey
 from gpucdi_operator.pods import PodReconciler
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.repairs import Repairs
-from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store
+from gpucdi_operator.store import NodeRecord, PolicyRecord, StatusRecord, Store, went_back
 
 PAGE = 500
 NODE_PAGE = 250
@@ -32,6 +32,9 @@ EVENTS_V1 = "/apis/events.k8s.io/v1/events"
 # Core Events know no limit; kubelet's failures are a few thousand characters at most.
 EVENT_CHARACTERS = 32_768
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+R = TypeVar("R")
 
 
 class Saw(Protocol):
@@ -140,7 +143,7 @@ class Fleet:
             self._forget_node(name)
 
     async def _relist(
-        self, path: str, kept: Mapping[str, object], saw: Saw, limit: int = PAGE
+        self, path: str, kept: MutableMapping[str, R], saw: Saw, limit: int = PAGE
     ) -> list[str]:
         """Take one collection as it is, and return what is ``kept`` of it but gone.
 
@@ -152,9 +155,14 @@ class Fleet:
         self._left = left
         try:
             async for body in self.api.list(path, limit=limit):
-                if _uid(body) not in left:
-                    listed.add(fields.text(fields.mapping(body, "metadata"), "name"))
-                    saw(body, deleted=False)
+                if _uid(body) in left:
+                    continue
+                name = fields.text(fields.mapping(body, "metadata"), "name")
+                listed.add(name)
+                if name in kept and went_back(before.get(name), body):
+                    # The API server's store was restored: what we know is of a time to come.
+                    del kept[name]
+                saw(body, deleted=False)
         finally:
             self._left = None
         return [name for name in before.keys() - listed if kept.get(name) is before[name]]

@@ -187,6 +187,13 @@ def _put(records: dict[str, R], name: str, record: R) -> bool:
     return known != record
 
 
+def went_back(known: object, body: Mapping[str, object]) -> bool:
+    """Tell whether a list shows an object older than we knew it before the list was asked for."""
+    if not isinstance(known, NodeRecord | StatusRecord | PolicyRecord):
+        return False
+    return _version(fields.mapping(body, "metadata")) < known.version
+
+
 def _version(meta: Mapping[str, object]) -> int:
     """Return the resource version; the API server's are decimal and grow."""
     text = fields.text(meta, "resourceVersion")

@@ -109,6 +109,49 @@ def test_it_stays_open_for_the_pause_and_then_tries_one_drifted_node() -> None:
     assert (found.state, found.trial) == (BreakerState.HALF_OPEN, "n0000")
 
 
+def test_repairs_of_a_recovery_do_not_look_like_the_next_roll_out() -> None:
+    # 300 nodes were repaired one after the other while it recovered, the last a moment ago.
+    records = {
+        f"n{number:04d}": record(f"n{number:04d}", drifted=False, ago_m=ago, repaired=number < 300)
+        for number, ago in ((i, 9.9 * (1 - i / 300) if i < 300 else 10_000) for i in range(1000))
+    }
+    closed = step(opened(10, BreakerState.RECOVERING), CONFIG, records, NOW)
+    assert closed == BreakerStatus(since=rfc3339(NOW))
+    assert step(closed, CONFIG, records, NOW + timedelta(seconds=10)) == closed
+
+
+@pytest.mark.parametrize(
+    ("minutes", "able", "state"),
+    [
+        (11, True, BreakerState.RECOVERING),
+        (11, False, BreakerState.CLOSED),
+        (359, True, BreakerState.RECOVERING),
+        (360, True, BreakerState.CLOSED),
+    ],
+)
+def test_it_recovers_until_those_that_could_repair_are_through_but_not_for_ever(
+    minutes: float, state: BreakerState, *, able: bool
+) -> None:
+    records = fleet(1000, 1, ago_m=minutes + 1)
+    found = step(
+        opened(minutes, BreakerState.RECOVERING),
+        CONFIG,
+        records,
+        NOW,
+        able=frozenset({"n0000"} if able else ()),
+    )
+    assert found.state is state
+
+
+def test_scattered_drift_never_stops_a_long_recovery() -> None:
+    records = fleet(1000, 0)
+    for number in range(300):
+        name = f"n{number:04d}"
+        records[name] = record(name, drifted=True, ago_m=number + 1)
+    found = step(opened(301, BreakerState.RECOVERING), CONFIG, records, NOW)
+    assert found.state is not BreakerState.OPEN
+
+
 def test_nothing_left_to_try_resumes_at_once() -> None:
     found = step(opened(30), CONFIG, fleet(1000, 0), NOW)
     assert found.state is BreakerState.RECOVERING

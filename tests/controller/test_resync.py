@@ -89,6 +89,55 @@ async def test_what_a_watch_deletes_while_it_is_listed_stays_gone(
         await client.close()
 
 
+class Restored(HttpKubeApi):
+    """A connection to a server whose store was restored: every version is lower than before."""
+
+    async def list(
+        self,
+        path: str,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        limit: int = 500,
+        cached: bool = False,
+    ) -> AsyncIterator[KubeObject]:
+        """Yield the items with the version of long ago."""
+        async for body in super().list(
+            path,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            limit=limit,
+            cached=cached,
+        ):
+            meta = {**fields.mapping(body, "metadata"), "resourceVersion": "1"}
+            yield {**body, "metadata": meta}
+
+
+async def test_a_list_of_a_restored_store_is_believed(scene: Scene, api: FakeApi) -> None:
+    scene.node("n1")
+    scene.policy("p")
+    scene.agent_says("n1", node_status(drifted=False))
+    operator = Operator(Options(http="127.0.0.1:0"), Credentials(api.url))
+    await operator.fleet.resync()
+    scene.agent_says("n1", node_status(drifted=True))
+    scene.policy("p", priority=7)
+    scene.node("n1", labels={"zone": "a"})
+    connection = Restored(Credentials(api.url))
+    await replace(operator.fleet, api=connection).resync()
+    store = operator.store
+    assert store.drifted() == ["n1"]
+    assert store.policies["p"].policy.priority == 7
+    assert store.nodes["n1"].labels == {"zone": "a"}
+    # A watch tells of what comes after it.
+    scene.agent_says("n1", node_status(drifted=False))
+    body = api.find("gpucdistatuses", "n1") or {}
+    meta = {**body["metadata"], "resourceVersion": "2"}
+    operator.fleet.saw_status({**body, "metadata": meta}, deleted=False)
+    assert store.drifted() == []
+    for client in (connection, operator.api, operator.evicting, operator.elector.api):
+        await client.close()
+
+
 async def test_a_runtime_class_that_is_gone_is_forgotten_by_a_list(
     scene: Scene, api: FakeApi, start: Start
 ) -> None:
