@@ -16,6 +16,7 @@ from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import Invalid, NotFound
 from gpucdi_operator import conditions, decide, specs
 from gpucdi_operator.asked import Asked
+from gpucdi_operator.leader import NotLeadingError
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.policies import Ruling
@@ -44,10 +45,17 @@ class NodeReconciler:
         node, record = self.store.nodes.get(name), self.store.statuses.get(name)
         if node is None:
             return
-        await self._condition(node, record)
-        if record is not None:
-            await self._spec(node, record)
-        await self._taint(node, record)
+        refused: KubeError | None = None
+        # The spec first, which carries the holds; and what cannot be written keeps nothing else back.
+        for write in (self._spec, self._condition, self._taint):
+            try:
+                await write(node, record)
+            except NotLeadingError:
+                raise
+            except KubeError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
 
     def request(self, node: str, wanted: Iterable[NameRequest]) -> bool:
         """Note names to make resolvable on a node; tell whether its spec is to be written."""
@@ -166,7 +174,9 @@ class NodeReconciler:
         if current is not None and current.uid == node.uid:
             self.store.put_node(replace(current, tainted=wanted))
 
-    async def _spec(self, node: NodeRecord, record: StatusRecord) -> None:
+    async def _spec(self, node: NodeRecord, record: StatusRecord | None) -> None:
+        if record is None:
+            return
         asked = self.asked.get(node.name, Asked())
         requests = asked.over(record.intent.requests, self.clock.monotonic())
         ruling = self.rulings.get(node.name)

@@ -171,3 +171,21 @@ async def test_a_bad_roll_out_stops_repairs_once_and_says_so(
         await eventually(lambda: b'gpucdi_breaker_open{policy="p"}' not in shown())
     assert b"gpucdi_operator_leader 0.0" in shown()
     assert len(scene.events("RepairsStopped")) == 1
+
+
+async def test_a_hold_reaches_a_drifted_node_whose_condition_cannot_be_written(
+    scene: Scene, api: FakeApi, start: Start, eventually: Eventually
+) -> None:
+    scene.node("n1")
+    scene.agent_says("n1", node_status(drifted=True))
+    scene.policy("p")
+    refused = api.faults.add(403, verbs=["apply"], plurals=["nodes"])
+    async with start():
+        await eventually(lambda: refused.met and scene.spec("n1")["repair"] == {"mode": "Auto"})
+        scene.node("n1", labels={"nvidia.com/gpu-driver-upgrade-state": "drain-required"})
+        await eventually(
+            lambda: scene.spec("n1")["repair"].get("hold", {}).get("reason") == "DriverUpgrade"
+        )
+        refused.times = 0
+        scene.node("n1", labels={"zone": "a"})
+        await eventually(lambda: scene.condition("n1"))
