@@ -14,19 +14,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from gpucdi.api import GROUP, VERSION, ConditionStatus
-from gpucdi.api.conditions import stamp
 from gpucdi.api.names import (
     EVENT_LABEL_UNREADABLE,
-    EVENT_REPAIRS_RESUMED,
-    EVENT_REPAIRS_STOPPED,
     KIND_POLICY,
     OPERATOR_MANAGER,
 )
-from gpucdi.api.policy import BreakerState, BreakerStatus, TaintEffect
+from gpucdi.api.policy import BreakerStatus, TaintEffect
 from gpucdi_kube import Clock, KubeApi, KubeError, KubeObject, paths
 from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import NotFound
 from gpucdi_operator import breaker, taints
+from gpucdi_operator.breaker_news import BreakerNews
 from gpucdi_operator.decide import node_condition
 from gpucdi_operator.events import Note, Recorder
 from gpucdi_operator.groups import Group, gather
@@ -35,7 +33,7 @@ from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.policies import HOLD_LABEL, Choice
-from gpucdi_operator.policy_status import conditions
+from gpucdi_operator.policy_status import conditions, stamped_since
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.rights import Rights
 from gpucdi_operator.rulings import Rulings
@@ -62,17 +60,17 @@ class Governor:
     look_s: float = 10.0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _rulings: Rulings = field(init=False)
+    _news: BreakerNews = field(init=False)
     _choice: Choice = field(default_factory=lambda: Choice(()))
-    # What the last step of a breaker was, until somebody was told.
-    _untold: dict[str, tuple[str, BreakerStatus]] = field(default_factory=dict)
     _labels_told: set[tuple[str, str]] = field(default_factory=set)
     # What was written last, and what stood there afterwards.
     _published: dict[str, tuple[object, ...]] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Rule over the same store."""
+        """Rule over the same store, and tell with the same recorder."""
         self._rulings = Rulings(self.store, self.clock)
+        self._news = BreakerNews(self.clock, self.recorder)
 
     async def run(self) -> None:
         """Look whenever something changed, and every ``look_s`` for the passing of time."""
@@ -126,7 +124,7 @@ class Governor:
             if present.get(name) != uid:
                 self._published.pop(name, None)
                 self._rulings.forget(name)
-                self._untold.pop(name, None)
+                self._news.forget(name)
                 with suppress(KeyError):
                     self.metrics.breaker.remove(name)
         self._known = present
@@ -140,6 +138,7 @@ class Governor:
     async def _step(self, record: PolicyRecord, group: Group) -> None:
         """Let the breaker make its step and tell of it; the state is stored before it counts."""
         before = record.breaker
+        self._news.saw(record)
         after = breaker.step(
             before,
             record.policy.breaker,
@@ -151,13 +150,8 @@ class Governor:
         self.metrics.breaker.labels(record.name).set(after.state.stops_repairs)
         if after != before:
             await self._store(record, group, after)
-            if after.state is BreakerState.OPEN and before.state is not BreakerState.HALF_OPEN:
-                self._untold[record.name] = (EVENT_REPAIRS_STOPPED, after)
-            if after.state is BreakerState.RECOVERING:
-                self._untold[record.name] = (EVENT_REPAIRS_RESUMED, after)
-        if record.name in self._untold:
-            await self._tell(record, *self._untold[record.name])
-            self._untold.pop(record.name, None)
+        self._news.stepped(record, after)
+        await self._news.tell(record)
 
     async def _store(self, record: PolicyRecord, group: Group, state: BreakerStatus) -> None:
         try:
@@ -229,11 +223,8 @@ class Governor:
         await self.recorder.record(about, note)
 
     async def _publish(self, record: PolicyRecord, group: Group, state: BreakerStatus) -> None:
-        stamped = stamp(
-            conditions(record, group, state, self.rights.refusals()),
-            record.conditions,
-            rfc3339(self.clock.now()),
-        )
+        wanted = conditions(record, group, state, self.rights.refusals())
+        stamped = stamped_since(wanted, record.conditions, state, rfc3339(self.clock.now()))
         status = {
             "observedGeneration": record.generation,
             "nodes": {
@@ -246,8 +237,8 @@ class Governor:
             "breaker": state.to_json(),
             "conditions": [condition.to_json() for condition in stamped],
         }
-        wanted = PolicyRecord.of({"status": status}).says()
-        if wanted == record.says() or self._published.get(record.name) == (status, record.says()):
+        says = PolicyRecord.of({"status": status}).says()
+        if says == record.says() or self._published.get(record.name) == (status, record.says()):
             # What still differs belongs to somebody else, such as a condition of another type.
             return
         try:
@@ -262,26 +253,6 @@ class Governor:
         written = PolicyRecord.of(answer)
         self._published[record.name] = (status, written.says())
         self.store.answered(written)
-
-    async def _tell(self, record: PolicyRecord, reason: str, state: BreakerStatus) -> None:
-        stopped = reason == EVENT_REPAIRS_STOPPED
-        text = (
-            f"[{state.cause}] {state.nodes} nodes drifted over {state.kind} within "
-            f"{record.policy.breaker.window_minutes} minutes, the first of them "
-            f"{state.first_node}: this looks like a roll-out. Repairs are stopped and tried again "
-            f"on one node in {record.policy.breaker.pause_minutes} minutes."
-            if stopped
-            else f"Repairs are resumed; they had been stopped over {state.kind}."
-        )
-        log("breaker", policy=record.name, state=state.state.value, nodes=state.nodes)
-        about = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND_POLICY,
-            "metadata": {"name": record.name, "uid": record.uid},
-        }
-        kind = "Warning" if stopped else "Normal"
-        note = Note(kind, reason, "Repair", text, key=state.since)
-        await self.recorder.record(about, note)
 
 
 def _head(record: PolicyRecord) -> KubeObject:

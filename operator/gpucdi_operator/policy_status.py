@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucdi.api import Condition, ConditionStatus
+from gpucdi.api.conditions import stamp
 from gpucdi.api.names import (
     CONDITION_GOVERNS,
     CONDITION_REPAIRS_ALLOWED,
@@ -12,6 +13,7 @@ from gpucdi.api.names import (
     CONDITION_TAINTS_ALLOWED,
 )
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy, RestartConfig, TaintEffect
+from gpucdi_kube.clock import parse_time
 from gpucdi_operator import breaker
 from gpucdi_operator.groups import Group
 from gpucdi_operator.rights import Feature, missing
@@ -53,6 +55,18 @@ def conditions(
         )
         for item in found
     )
+
+
+def stamped_since(
+    wanted: Sequence[Condition], previous: Sequence[Condition], state: BreakerStatus, now: str
+) -> tuple[Condition, ...]:
+    """Give each condition its transition time; repairs are stopped, or go on, since the breaker says.
+
+    By that time a later leader finds the Event that told of it, whatever the breaker did since.
+    """
+    ours = [item for item in wanted if item.type == CONDITION_REPAIRS_ALLOWED]
+    since = state.since if parse_time(state.since) else now
+    return stamp(wanted, (*previous, *stamp(ours, previous, since)), now)
 
 
 def _repairs(policy: Policy, group: Group, state: BreakerStatus) -> Condition:
