@@ -1,6 +1,7 @@
 """What the operator does for Pods, on a real API server and with the rights that are shipped.
 
-The same deeds are tested one by one on the fake; here nothing of ours answers the operator.
+The same deeds are tested one by one on the fake; here nothing of ours answers the operator. A storm
+of Events is in ``test_storm_real``.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from typing import Any
 
 import pytest
 from tests.controller.conftest import Eventually, Grant, Run
+from tests.controller.readings import reads_of_pods
 from tests.controller.scene import KIND, MESSAGE, UUID, Scene, fresh, node_status
 from tests.fakeapi.controlplane import ControlPlane
-
-from gpucdi_operator.app import Operator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 WITHIN_S = 60.0
@@ -43,17 +43,6 @@ def budget(apiserver: ControlPlane) -> Iterator[Grant]:
 def node(stage: Scene, *, drifted: bool = True) -> None:
     stage.node("r1")
     stage.agent_says("r1", fresh(drifted=drifted))
-
-
-def reads_of_pods(operator: Operator) -> int:
-    """Return how many single Pods the operator has asked for."""
-    return sum(
-        round(sample.value)
-        for family in operator.metrics.requests.collect()
-        for sample in family.samples
-        if sample.name.endswith("_total")
-        and (sample.labels["verb"], sample.labels["resource"]) == ("get", "pods")
-    )
 
 
 def count(stage: Scene, reason: str) -> int:
@@ -207,25 +196,6 @@ async def test_running_pods_that_would_not_start_again_are_counted(
         await eventually(lambda: at_risk() == 1, WITHIN_S)
         stage.agent_says("r1", node_status(drifted=False))
         await eventually(lambda: at_risk() is None, WITHIN_S)
-
-
-async def test_a_storm_of_events_that_do_not_tell_of_cdi_costs_no_read_of_a_pod(
-    stage: Scene, run: Run, eventually: Eventually
-) -> None:
-    node(stage)
-    async with run(pod_resync_s=6000.0) as operator:
-        await eventually(lambda: stage.condition("r1"), WITHIN_S)
-        stormy = stage.failing_pod("stormy", "r1", event=False)
-        for number in range(100):
-            stage.warn(stormy, f'Failed to pull image "registry/app:{number}": not found')
-        told = stage.failing_pod("told", "r1", event=False)
-        stage.warn(told, MESSAGE)
-        await eventually(lambda: stage.events("CdiDeviceUnresolvable"), WITHIN_S)
-        seen = operator.metrics.events_seen.labels("false")
-        await eventually(lambda: seen._value.get() >= 100, WITHIN_S)
-        await eventually(lambda: operator.pod_queue.is_idle, WITHIN_S)
-    about = [event["involvedObject"]["name"] for event in stage.events("CdiDeviceUnresolvable")]
-    assert about == ["told"]
 
 
 # Pods that wait for a new start -----------------------------------------------------------------
