@@ -1,6 +1,6 @@
 """The operator on a real API server with exactly what the manifest grants, and that no more is needed.
 
-What an agent may write is in ``test_admission``.
+What an agent may write is in ``test_admission``, what a viewer may see in ``test_viewer``.
 """
 
 from __future__ import annotations
