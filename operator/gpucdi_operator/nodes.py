@@ -16,6 +16,7 @@ from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import Invalid, NotFound
 from gpucdi_operator import conditions, decide, specs
 from gpucdi_operator.asked import Asked
+from gpucdi_operator.disputes import Disputes
 from gpucdi_operator.leader import NotLeadingError
 from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
@@ -39,6 +40,12 @@ class NodeReconciler:
     asked: dict[str, Asked] = field(default_factory=dict)
     rulings: dict[str, Ruling] = field(default_factory=dict)
     _settled: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    _conditions: Disputes = field(init=False)
+    _specs: Disputes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin without a dispute."""
+        self._conditions, self._specs = Disputes(self.clock), Disputes(self.clock)
 
     async def reconcile(self, name: str) -> None:
         """Bring the cluster to what is decided for the node ``name``."""
@@ -69,6 +76,8 @@ class NodeReconciler:
         """Forget a Node that is gone."""
         self.asked.pop(node, None)
         self._settled.pop(node, None)
+        self._conditions.forget(node)
+        self._specs.forget(node)
 
     async def show_risk(self, name: str, count: int | None) -> None:
         """Show how many running Pods of a node would not start again; ``None`` takes it back."""
@@ -137,6 +146,8 @@ class NodeReconciler:
         return None if self.store.policies else True
 
     async def _write_condition(self, node: NodeRecord, condition: Condition | None) -> None:
+        says = condition and (condition.status, condition.reason, condition.message)
+        self._conditions.check(node.name, says, f"the condition of Node {node.name}")
         try:
             answer = await conditions.write(self.api, node.name, condition)
         except NotFound:
@@ -191,6 +202,7 @@ class NodeReconciler:
         if self._settled.get(node.name) == settled:
             # What still differs was set by a person, where no policy has a say.
             return
+        self._specs.check(node.name, (ruling, requests), f"the spec of GpuCdiStatus {node.name}")
         try:
             written = await self._write_spec(node, record, requests, ruling)
         except Invalid:
