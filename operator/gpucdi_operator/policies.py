@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from gpucdi.api import Hold, Intent, NameStrategy, RepairMode
@@ -152,7 +153,8 @@ def mode_of(labels: Mapping[str, str], policy: Policy | None) -> RepairMode | No
 def is_persons(hold: Hold | None) -> bool:
     """Tell whether a spec's hold was set by a person: its reason is none of ours.
 
-    It stands as long as the person wants. Ours comes after it, if it is due then.
+    It stands as long as the person wants. Ours comes after it, if it is due then. Of a status's hold
+    it tells that the agent holds by itself.
     """
     return hold is not None and hold.reason not in _OUR_HOLDS
 
@@ -183,14 +185,25 @@ class Turns:
         for node in sorted(repairing)[:limit]:
             self.since[node] = now
 
-    def give(self, limit: int, waiting: Sequence[str], now: float) -> frozenset[str]:
-        """Return who may repair: at most ``limit``; a node that takes too long goes last."""
+    def give(
+        self,
+        limit: int,
+        waiting: Sequence[str],
+        now: float,
+        through: AbstractSet[str] = frozenset(),
+    ) -> frozenset[str]:
+        """Return who may repair: at most ``limit``.
+
+        A node that takes too long goes last, and so does one that is ``through`` with its turn: its
+        repair failed, or its agent holds it.
+        """
         wanting = set(waiting)
         for node in [node for node in self.since if node not in wanting]:
             del self.since[node]
-        for node in [node for node, at in self.since.items() if now - at > self.patience_s]:
-            del self.since[node]
-            self._waited[node] = now
+        for node, at in list(self.since.items()):
+            if node in through or now - at > self.patience_s:
+                del self.since[node]
+                self._waited[node] = now
         for node in [node for node in self._waited if node not in wanting]:
             del self._waited[node]
         queue = sorted(wanting - self.since.keys(), key=lambda n: (self._waited.get(n, 0.0), n))

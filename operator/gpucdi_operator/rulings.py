@@ -16,8 +16,8 @@ from gpucdi.api import RepairMode
 from gpucdi.api.policy import BreakerStatus, Policy
 from gpucdi_kube import Clock
 from gpucdi_operator.groups import Group
-from gpucdi_operator.policies import Choice, Ruling, Turns, rule
-from gpucdi_operator.store import NodeRecord, Store
+from gpucdi_operator.policies import Choice, Ruling, Turns, is_persons, rule
+from gpucdi_operator.store import NodeRecord, StatusRecord, Store
 
 _UNGOVERNED = BreakerStatus()
 
@@ -44,6 +44,8 @@ class Rulings:
     clock: Clock
     _turns: dict[str, Turns] = field(default_factory=lambda: defaultdict(Turns))
     _last: dict[str, tuple[_Grounds, Ruling]] = field(default_factory=dict)
+    # What the last repair of a node was when its turn began.
+    _began: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def over(self, choice: Choice, groups: Mapping[str, Group]) -> dict[str, Ruling]:
         """Return the rulings over every node whose agent has reported.
@@ -69,6 +71,7 @@ class Rulings:
     def begin(self) -> None:
         """Forget whose turn it was when this replica led before; the specs tell who repairs now."""
         self._turns.clear()
+        self._began.clear()
 
     def forget(self, policy: str) -> None:
         """Forget the turns of a policy that is gone."""
@@ -109,4 +112,30 @@ class Rulings:
                 and intent.hold is None
             ]
             self._turns[name].adopt(limit, repairing, now)
-        return self._turns[name].give(limit, waiting, now)
+        turns = self._turns[name]
+        through = {node for node in turns.since if self._is_through(group.records.get(node))}
+        granted = turns.give(limit, waiting, now, through)
+        for node in granted:
+            self._began.setdefault(node, _last_repair(group.records[node]))
+        for node in group.records.keys() & self._began.keys() - granted:
+            del self._began[node]
+        return granted
+
+    def _is_through(self, record: StatusRecord | None) -> bool:
+        """Tell whether a node whose turn it is has tried in vain, or is held by its own agent.
+
+        An agent tells of a hold of its own only where nothing else holds it; until it has seen that
+        its turn has come it still tells of ours.
+        """
+        if record is None or record.intent.hold is not None:
+            return False
+        if is_persons(record.status.hold):
+            return True
+        time, result = last = _last_repair(record)
+        return bool(time) and result != "Succeeded" and self._began.get(record.name, last) != last
+
+
+def _last_repair(record: StatusRecord) -> tuple[str, str]:
+    """Return when the last repair was and how it ended."""
+    repairs = record.status.repairs
+    return (repairs[-1].time, repairs[-1].result) if repairs else ("", "")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.controller.scene import node_status
 
-from gpucdi.api import Intent, NodeStatus
+from gpucdi.api import Hold, Intent, NodeStatus, RepairRecord
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
 from gpucdi_kube import SystemClock
 from gpucdi_operator.groups import Group, gather
@@ -181,6 +181,45 @@ def test_a_silent_node_takes_no_turn_and_gives_back_the_one_that_it_has() -> Non
     assert world.free() == ["n0"]
     world.store.silent = {"n0"}
     assert world.free() == ["n1"]
+
+
+def says(world: World, name: str, *, spec: str = "", own: str = "", repair: str = "") -> None:
+    """Let a node's spec carry a hold, and its agent tell of a hold or of a repair."""
+    record = world.store.statuses[name]
+    repairs = (RepairRecord(repair, "k", "f", "RolledBack"),) if repair else ()
+    world.store.statuses[name] = replace(
+        record,
+        intent=replace(record.intent, hold=Hold(spec) if spec else None),
+        status=replace(record.status, hold=Hold(own) if own else None, repairs=repairs),
+    )
+
+
+@pytest.mark.parametrize("tells", [{"own": "SpecUnparsable"}, {"repair": "2026-01-01T00:00:00Z"}])
+def test_the_turn_of_a_node_that_tries_in_vain_goes_to_the_next(tells: dict[str, str]) -> None:
+    world = World()
+    world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": 1}})
+    world.drift(*NODES)
+    assert world.free() == ["n0"]
+    says(world, "n0", **tells)
+    assert world.free() == ["n1"]
+    says(world, "n0", spec="AwaitingTurn", **tells)
+    says(world, "n1", repair="2026-01-01T00:00:01Z")
+    assert world.free() == ["n2"]
+    # After the last the first: what it told of its turn before does not end this one.
+    says(world, "n2", repair="2026-01-01T00:00:02Z")
+    says(world, "n0", repair=tells.get("repair", ""))
+    assert world.free() == ["n0"]
+    assert world.free() == ["n0"]
+
+
+def test_a_node_that_has_not_seen_yet_that_its_turn_has_come_keeps_it() -> None:
+    world = World()
+    world.write("p", {"repair": {"mode": "Auto", "maxConcurrent": 1}})
+    world.drift(*NODES)
+    says(world, "n0", spec="AwaitingTurn", own="AwaitingTurn")
+    assert world.free() == ["n0"]
+    says(world, "n0", own="AwaitingTurn")
+    assert world.free() == ["n0"]
 
 
 def test_with_a_policy_only_those_that_it_selects_are_marked() -> None:
