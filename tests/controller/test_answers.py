@@ -215,7 +215,7 @@ async def test_a_node_of_the_same_name_is_not_taken_for_the_one_that_was_tainted
 
 
 async def test_a_node_that_is_gone_does_not_come_back_with_a_late_answer(
-    bench: Bench, api: FakeApi
+    bench: Bench, api: FakeApi, scene: Scene
 ) -> None:
     async def gone() -> None:
         api.remove("nodes", "n1")
@@ -229,7 +229,8 @@ async def test_a_node_that_is_gone_does_not_come_back_with_a_late_answer(
         await bench.reconcile(late, ruling)
         assert late.happened
         assert (bench.store.nodes, bench.store.statuses) == ({}, {})
-        api.put("gpucdistatuses", api.find("gpucdistatuses", "n1") or {"metadata": {"name": "n1"}})
+        # Its owner has gone, and it with it.
+        scene.agent_says("n1", node_status(drifted=True))
 
 
 # One policy and the others ------------------------------------------------------------------
