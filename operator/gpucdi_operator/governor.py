@@ -90,6 +90,7 @@ class Governor:
         """Rule over every node and publish what came of it."""
         groups = gather(self.store, self._chooser())
         self._forget_gone()
+        self._forget_refusals()
         for name, record in list(self.store.policies.items()):
             await self._tried(self._step(record, groups.get(name, Group())), record)
         # Whatever is asked of the API server, nodes and policies come and go meanwhile.
@@ -128,6 +129,12 @@ class Governor:
                 with suppress(KeyError):
                     self.metrics.breaker.remove(name)
         self._known = present
+
+    def _forget_refusals(self) -> None:
+        if self.rights.refusals():
+            policies = [record.policy for record in self.store.policies.values()]
+            is_tainted = any(node.tainted for node in self.store.nodes.values())
+            self.rights.keep(policies, is_tainted=is_tainted)
 
     def _chooser(self) -> Choice:
         policies = tuple(record.policy for record in self.store.policies.values())
@@ -223,7 +230,7 @@ class Governor:
         await self.recorder.record(about, note)
 
     async def _publish(self, record: PolicyRecord, group: Group, state: BreakerStatus) -> None:
-        wanted = conditions(record, group, state, self.rights.refusals())
+        wanted = conditions(record, group, state, self.rights.refusals(record.policy))
         stamped = stamped_since(wanted, record.conditions, state, rfc3339(self.clock.now()))
         status = {
             "observedGeneration": record.generation,

@@ -110,6 +110,20 @@ class Restarter:
         record, config = self._policy(pod)
         if record is None or config is None:
             return None
+        try:
+            return await self._considered(pod, explanations, record, config)
+        except Forbidden:
+            namespace = fields.text(fields.mapping(pod, "metadata"), "namespace")
+            self.rights.lacks(record.name, Feature.RESTARTS, namespace)
+            raise
+
+    async def _considered(
+        self,
+        pod: KubeObject,
+        explanations: Sequence[Explanation],
+        record: PolicyRecord,
+        config: RestartConfig,
+    ) -> float | None:
         if not await self._is_chosen(pod, config):
             return None
         # Nothing is awaited between this and the eviction.

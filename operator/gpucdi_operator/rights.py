@@ -1,20 +1,25 @@
 """Optional rights: what the operator was refused, so that a policy can say which one is missing.
 
-Owns: the two features that need more than the operator's own ClusterRole, and when a refused one is
-asked for again. A refusal is learnt by trying; it is no error of the operator.
+Owns: the two features that need more than the operator's own ClusterRole, when a refused one is asked
+for again, and which policies a refusal is about. A refusal is learnt by trying; it is no error of the
+operator. To ask the API server without trying would be a write (SelfSubjectAccessReview) in a cluster
+where nothing happens; so a refusal that nobody has met again in a while is forgotten.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from gpucdi.api.policy import Policy, TaintEffect
 from gpucdi_kube import Clock
 from gpucdi_kube.errors import Forbidden
 from gpucdi_operator.metrics import Metrics
 
 SHOWN = 5
+# What is refused is tried again every five minutes at least, for as long as anything needs it.
+FORGOTTEN_S = 600.0
 
 
 class Feature(enum.StrEnum):
@@ -30,48 +35,94 @@ class Feature(enum.StrEnum):
 
 
 @dataclass(slots=True)
+class _Refusal:
+    """When it was met last, and which policies met it; some may be unknown."""
+
+    at: float
+    policies: set[str] = field(default_factory=set)
+
+    def is_about(self, policy: Policy, feature: Feature, where: str) -> bool:
+        """Tell whether ``policy`` asks for what was refused."""
+        if feature is Feature.TAINTS:
+            return policy.taint is not TaintEffect.NONE
+        if policy.restarts is None or policy.restarts.selector is None:
+            return policy.restarts is not None and where in policy.restarts.namespaces
+        # Whether it chooses this Namespace may be the very thing that we may not know.
+        return policy.name in self.policies
+
+
+@dataclass(slots=True)
 class Rights:
     """See the module. A refusal is kept until the same right was used with success.
 
     A right may be granted in some Namespaces only, so a refusal is one of a Namespace; it is empty
     for Nodes. Every node and Pod would ask in turn; within ``ask_again_s`` one of them has asked for
-    all.
+    all. A refusal that nobody has met again in ``forgotten_s`` is forgotten.
     """
 
     clock: Clock
     metrics: Metrics
     ask_again_s: float = 60.0
-    _refused_at: dict[tuple[Feature, str], float] = field(default_factory=dict)
+    forgotten_s: float = FORGOTTEN_S
+    _refused: dict[tuple[Feature, str], _Refusal] = field(default_factory=dict)
 
-    def refusals(self) -> dict[Feature, tuple[str, ...]]:
-        """Return where the last attempt was refused, by feature; the Namespaces in order."""
+    def refusals(self, policy: Policy | None = None) -> dict[Feature, tuple[str, ...]]:
+        """Return where the last attempt was refused, by feature; the Namespaces in order.
+
+        With a policy only what is refused to it.
+        """
         found: dict[Feature, tuple[str, ...]] = {}
-        for feature, where in sorted(self._refused_at):
-            found[feature] = (*found.get(feature, ()), where)
+        for (feature, where), refusal in sorted(self._refused.items(), key=lambda item: item[0]):
+            if policy is None or refusal.is_about(policy, feature, where):
+                found[feature] = (*found.get(feature, ()), where)
         return found
 
     def forget(self) -> None:
         """Say nothing more: another replica leads and finds out for itself."""
-        self._refused_at.clear()
-        for feature in Feature:
-            self.metrics.rights_missing.labels(feature.value).set(0)
+        self._refused.clear()
+        self._show()
+
+    def keep(self, policies: Iterable[Policy], *, is_tainted: bool) -> None:
+        """Forget what no policy asks for any more, and what nobody has met again.
+
+        ``is_tainted`` tells that a Node carries our taint: even if no policy asks for that, the same
+        right is needed to remove it.
+        """
+        asking, since = list(policies), self.clock.monotonic() - self.forgotten_s
+        for (feature, where), refusal in list(self._refused.items()):
+            removes = feature is Feature.TAINTS and is_tainted
+            asked = removes or any(refusal.is_about(item, feature, where) for item in asking)
+            if not asked or refusal.at <= since:
+                del self._refused[feature, where]
+        self._show()
 
     def check(self, feature: Feature, where: str = "") -> None:
         """Raise ``Forbidden`` without a request while a refusal is fresh."""
-        at = self._refused_at.get((feature, where))
-        if at is not None and self.clock.monotonic() - at < self.ask_again_s:
+        refusal = self._refused.get((feature, where))
+        if refusal is not None and self.clock.monotonic() - refusal.at < self.ask_again_s:
             raise Forbidden(missing(feature, (where,)), code=403)
 
     def refused(self, feature: Feature, where: str = "") -> None:
         """Take a 403."""
-        self._refused_at[feature, where] = self.clock.monotonic()
-        self.metrics.rights_missing.labels(feature.value).set(1)
+        now = self.clock.monotonic()
+        self._refused.setdefault((feature, where), _Refusal(now)).at = now
+        self._show()
+
+    def lacks(self, policy: str, feature: Feature, where: str) -> None:
+        """Note that this policy met a refusal, its own or, while it is fresh, another's."""
+        refusal = self._refused.get((feature, where))
+        if refusal is not None:
+            refusal.policies.add(policy)
 
     def granted(self, feature: Feature, where: str = "") -> None:
         """Take that the API server let us."""
-        if self._refused_at.pop((feature, where), None) is not None:
-            still = feature in self.refusals()
-            self.metrics.rights_missing.labels(feature.value).set(still)
+        if self._refused.pop((feature, where), None) is not None:
+            self._show()
+
+    def _show(self) -> None:
+        missing_now = {feature for feature, _ in self._refused}
+        for feature in Feature:
+            self.metrics.rights_missing.labels(feature.value).set(feature in missing_now)
 
 
 def is_rbac(error: Forbidden) -> bool:
