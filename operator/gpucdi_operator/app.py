@@ -208,6 +208,7 @@ class Operator:
         self.pods.begin()
         self.pods.restarter.begin()
         self.silence.begin()
+        self.governor.begin()
         # Who is silent comes first, or each silent node would look well for a moment.
         await self._tried(self._sweep)
         await self._tried(self.governor.look)
@@ -219,6 +220,7 @@ class Operator:
             group.create_task(self.fleet.node_pods.run())
             group.create_task(self._once(self.fleet.take_over))
             group.create_task(self._once(self.governor.run))
+            group.create_task(self._once(self.governor.tell_on))
             group.create_task(self._every(timing.lease_sweep_s, self._sweep))
             group.create_task(self._every(timing.pod_resync_s, self.fleet.node_pods.resync))
             group.create_task(self._every(timing.resync_s, self._resync, first=False))

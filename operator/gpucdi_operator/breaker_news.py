@@ -87,7 +87,9 @@ class BreakerNews:
             state = news.state
             log("breaker", policy=record.name, state=state.state.value, nodes=state.nodes)
             await self.recorder.record(about, _note(news, record))
-        self._untold.pop(record.name, None)
+        if self._untold.get(record.name) is news:
+            # Else a look has found something newer meanwhile.
+            del self._untold[record.name]
 
 
 def _found(record: PolicyRecord, now: datetime) -> _News | None:

@@ -61,6 +61,7 @@ class Governor:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _rulings: Rulings = field(init=False)
     _news: BreakerNews = field(init=False)
+    _looked: asyncio.Event = field(default_factory=asyncio.Event)
     _choice: Choice = field(default_factory=lambda: Choice(()))
     _labels_told: set[tuple[str, str]] = field(default_factory=set)
     # What was written last, and what stood there afterwards.
@@ -71,6 +72,10 @@ class Governor:
         """Rule over the same store, and tell with the same recorder."""
         self._rulings = Rulings(self.store, self.clock)
         self._news = BreakerNews(self.clock, self.recorder)
+
+    def begin(self) -> None:
+        """Begin to lead: whose turn it was when this replica led before does not count."""
+        self._rulings.begin()
 
     async def run(self) -> None:
         """Look whenever something changed, and every ``look_s`` for the passing of time."""
@@ -98,10 +103,23 @@ class Governor:
             if name in groups:
                 await self._tried(self._mark(record, groups[name]), record)
         self._rule(groups)
-        await self._tell_of_labels()
+        self._looked.set()
         for name, record in list(self.store.policies.items()):
             state = record.breaker
             await self._tried(self._publish(record, groups.get(name, Group()), state), record)
+
+    async def tell_on(self) -> None:
+        """Tell after each look what is to be told.
+
+        Beside the looks, not in them: where Events are refused for half a minute each, what stops
+        repairs must not wait for them.
+        """
+        while True:
+            await self._looked.wait()
+            self._looked.clear()
+            for record in list(self.store.policies.values()):
+                await self._tried(self._news.tell(record), record)
+            await self._tell_of_labels()
 
     async def _tried(self, writing: Awaitable[None], record: PolicyRecord | NodeRecord) -> bool:
         """Go on where one object is refused: the others are none the worse for it."""
@@ -143,7 +161,7 @@ class Governor:
         return self._choice
 
     async def _step(self, record: PolicyRecord, group: Group) -> None:
-        """Let the breaker make its step and tell of it; the state is stored before it counts."""
+        """Let the breaker make its step; the state is stored before it counts."""
         before = record.breaker
         self._news.saw(record)
         after = breaker.step(
@@ -158,7 +176,6 @@ class Governor:
         if after != before:
             await self._store(record, group, after)
         self._news.stepped(record, after)
-        await self._news.tell(record)
 
     async def _store(self, record: PolicyRecord, group: Group, state: BreakerStatus) -> None:
         try:

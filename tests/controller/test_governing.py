@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.controller.conftest import Eventually, Start
+from tests.controller.conftest import Eventually, Start, quick
 from tests.controller.scene import Scene, fresh, node_status
 from tests.fakeapi.server import FakeApi
 
 from gpucdi.api import Intent
 from gpucdi.api.names import LABEL_REPAIR
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy
-from gpucdi_kube import SystemClock
+from gpucdi_kube import Credentials, HttpKubeApi, KubeObject, SystemClock
 from gpucdi_kube.clock import rfc3339
+from gpucdi_operator.events import Recorder
 from gpucdi_operator.groups import Group, gather
 from gpucdi_operator.policies import Choice
 from gpucdi_operator.policy_status import conditions
@@ -167,6 +170,42 @@ async def test_a_breaker_that_finds_nothing_to_try_stays_open_and_says_so(
         assert (state(api)["state"], state(api)["since"]) == ("Open", since)
         scene.node("n06", labels={})
         await eventually(lambda: state(api).get("trial") == "n06")
+
+
+class Stuck(HttpKubeApi):
+    """A connection on which nothing that is created is ever answered."""
+
+    async def create(self, path: str, body: KubeObject) -> KubeObject:
+        """Wait for ever."""
+        del path, body
+        return await asyncio.Future()
+
+
+async def test_what_stops_repairs_does_not_wait_until_it_is_told(
+    scene: Scene, api: FakeApi
+) -> None:
+    fleet(scene, 10, drifted=names(8))
+    scene.node("n09", labels={LABEL_REPAIR: "sometimes"})
+    scene.policy("p", repair={"breaker": ROLL_OUT})
+    operator = quick(api)
+    await operator.fleet.resync()
+    client, stuck = HttpKubeApi(Credentials(api.url)), Stuck(Credentials(api.url))
+    recorder = Recorder(stuck, operator.clock, operator.metrics, "replica-1")
+    governor = replace(operator.governor, api=client, recorder=recorder)
+    telling = asyncio.create_task(governor.tell_on())
+    async with asyncio.timeout(60):
+        await governor.look()
+        await governor.look()
+    rulings = operator.nodes.rulings
+    assert {ruling.hold.reason for ruling in rulings.values() if ruling.hold} == {
+        "BreakerOpen",
+        "RepairLabelUnreadable",
+    }
+    assert all(ruling.hold for ruling in rulings.values())
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
+    for each in (client, stuck, operator.api, operator.evicting, operator.elector.api):
+        await each.close()
 
 
 # Without a server ---------------------------------------------------------------------------
