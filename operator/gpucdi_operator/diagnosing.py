@@ -6,12 +6,12 @@ says to be missing. Must not know: how a text is read or a cause is found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gpucdi.api import KindStatus, NameRequest, NodeStatus
 from gpucdi.diagnosis import Diagnosis, diagnose, event_note
-from gpucdi.failures import PodFailure, PodView, extract, pod_failures, pod_view
+from gpucdi.failures import EventText, PodFailure, PodView, extract, pod_failures, pod_view
 from gpucdi.failures.names import UUID, device_of, kind_of
 from gpucdi.findings import Cause
 from gpucdi.node.kinds import ALL, device_names
@@ -53,10 +53,10 @@ def tells_of_cdi(text: str) -> bool:
 
 
 def explain(
-    pod: Mapping[str, object], texts: Sequence[str], store: Store
+    pod: Mapping[str, object], events: Iterable[EventText], store: Store
 ) -> tuple[Explanation, ...]:
     """Return why the Pod fails now, one explanation a failing container and cause."""
-    failures = [item for item in pod_failures(pod, texts) if item.failure.is_cdi]
+    failures = [item for item in pod_failures(pod, tuple(events)) if item.failure.is_cdi]
     failing = [item for item in failures if item.still_failing]
     if not failing:
         return ()

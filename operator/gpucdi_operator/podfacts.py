@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from gpucdi.api import fields
-from gpucdi.failures.pods import STATUS_LISTS
+from gpucdi.failures.starts import (
+    EPHEMERAL,
+    STATUS_LISTS,
+    has_started_since,
+    is_not_restarted,
+    is_well,
+    statuses,
+    waits_for_image,
+)
 
 MIRROR = "kubernetes.io/config.mirror"
 # A uid has 36 characters, the hash of a static Pod 32.
@@ -47,19 +56,45 @@ class PodKey:
 
 def runs(pod: Mapping[str, object]) -> bool:
     """Tell whether every container runs or has ended well."""
-    states = [
-        fields.mapping(container, "state")
+    containers = [
+        container
         for name in STATUS_LISTS[:2]
         for container in fields.objects(fields.mapping(pod, "status"), name)
     ]
-    return bool(states) and all(_is_well(state) for state in states)
+    return bool(containers) and all(map(is_well, containers))
 
 
-def _is_well(state: Mapping[str, object]) -> bool:
-    if fields.mapping(state, "running"):
-        return True
-    ended = fields.mapping(state, "terminated")
-    return bool(ended) and fields.integer(ended, "exitCode", 1) == 0
+def has_recovered(pod: Mapping[str, object], failed: Mapping[str, datetime | None]) -> bool:
+    """Tell whether the containers that failed run, have ended well, or have started since.
+
+    ``failed`` maps their names to the latest start that was seen while they failed, ``""`` stands
+    for the whole Pod, as does no name at all. What ends a container after its start is another
+    fault, and so is what keeps the other containers from theirs.
+    """
+    return all(
+        _is_back(pod, name, since) if name else _is_up(pod, since)
+        for name, since in (failed or {"": None}).items()
+    )
+
+
+def _is_back(pod: Mapping[str, object], name: str, since: datetime | None) -> bool:
+    return any(
+        is_well(container)
+        or has_started_since(container, since)
+        or is_not_restarted(list_name, container)
+        for list_name, container in statuses(pod)
+        if fields.text(container, "name") == name
+    )
+
+
+def _is_up(pod: Mapping[str, object], since: datetime | None) -> bool:
+    """Tell whether containers have started, and all that do not wait for their image."""
+    back = [
+        is_well(container) or has_started_since(container, since)
+        for list_name, container in statuses(pod)
+        if list_name != EPHEMERAL and not waits_for_image(container)
+    ]
+    return bool(back) and all(back)
 
 
 def has_ended(pod: Mapping[str, object]) -> bool:

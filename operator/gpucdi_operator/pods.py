@@ -1,25 +1,26 @@
 """Follows failing Pods: explains each once, asks the agent to help, tells when it runs again.
 
-Owns: the life of a tracked Pod. A Pod is *restored* when it was explained and its containers run;
-that its names resolve again is not enough, because kubelet may wait five minutes before it tries.
-While a node's names resolve, its explained Pods are looked at again and again until they run.
-Must not know: kopf, texts, causes.
+Owns: the life of a tracked Pod. A Pod is *restored* when it was explained and the containers that
+failed have started since, whatever becomes of them; that its names resolve again is not enough,
+because kubelet may wait five minutes before it tries. While a node's names resolve,
+its explained Pods are looked at again and again until they run. Must not know: kopf, texts, causes.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from gpucdi.api import fields
+from gpucdi.failures import EventText
 from gpucdi_kube import Clock, KubeApi, KubeObject, paths
 from gpucdi_operator.diagnosing import Explanation, explain
 from gpucdi_operator.events import Recorder
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.options import Timing
-from gpucdi_operator.podfacts import PodKey, has_ended, is_told_as, key_of, runs
+from gpucdi_operator.podfacts import PodKey, has_ended, has_recovered, is_told_as, key_of
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.restarter import Restarter
 from gpucdi_operator.store import Store
@@ -61,12 +62,14 @@ class PodReconciler:
         """Make the part that writes what Pods are told."""
         self.teller = Teller(self.store, self.clock, self.metrics, self.timing, self.recorder)
 
-    def saw_event(self, key: PodKey, text: str) -> None:
-        """Take the text of a Warning Event that tells of CDI."""
+    def saw_event(self, key: PodKey, text: str, told: EventText | None = None) -> None:
+        """Take the text of a Warning Event that tells of CDI, and what else the Event tells."""
         key = self.aliases.get(key, key)
         track = self.track(key)
         track.heard_at, track.looks = self.clock.monotonic(), 0
-        self.texts.add(key, track, text)
+        self.texts.add(key, track, text, told)
+        if told is None or told.since is None:
+            track.heard_again()
         self.queue.add(key)
 
     def begin(self) -> None:
@@ -188,7 +191,7 @@ class PodReconciler:
         self._looks_at(key)
         known.heard_at = track.heard_at
         for text in track.texts:
-            self.texts.add(key, known, text)
+            self.texts.add(key, known, text, track.told.get(text))
         self.aliases[told] = key
         return key
 
@@ -196,22 +199,44 @@ class PodReconciler:
         """Act on a Pod as it is now, or as it was when its list was made."""
         track = self.track(key)
         self._place(key, track, fields.text(fields.mapping(pod, "spec"), "nodeName"))
-        explanations = explain(pod, track.texts, self.store)
+        explanations = explain(pod, track.events(), self.store)
+        lasting = tuple(item for item in explanations if not item.failure.is_final)
+        final = tuple(item for item in explanations if item.failure.is_final)
         if explanations and self._node_may_speak(track):
             self.queue.add(key, after_s=self.timing.pod_get_s)
-        elif explanations:
-            await self._fails(key, pod, track, explanations, listed=listed)
-        elif not track.explained and not track.unsure:
-            self.forget(key)
+            return
+        if lasting:
+            await self._fails(key, pod, track, lasting, listed=listed)
+        if final:
+            await self.teller.mention(pod, track, final)
+            self._request(track.node, final)
+        if not lasting:
+            await self._fails_no_more(key, pod, track, final, listed=listed)
+
+    async def _fails_no_more(
+        self,
+        key: PodKey,
+        pod: KubeObject,
+        track: Track,
+        final: Sequence[Explanation],
+        *,
+        listed: bool,
+    ) -> None:
+        """Act on a Pod of which no container fails over CDI that may start again."""
+        if not track.explained and not track.unsure:
+            # While the Pods of its node are listed, it is remembered what was told for good.
+            if not final or not self._is_drifted(track.node):
+                self.forget(key)
         elif listed:
             # What it is told next rests on how it is, not on how it was.
             self.queue.add(key)
-        elif runs(pod):
+        elif has_recovered(pod, track.failed):
             await self.teller.restored(pod, track)
             self.forget(key)
         elif has_ended(pod):
             self.forget(key)
         else:
+            track.saw_waiting(pod)
             self._recheck(key, track)
 
     async def _fails(
@@ -219,11 +244,12 @@ class PodReconciler:
         key: PodKey,
         pod: KubeObject,
         track: Track,
-        explanations: tuple[Explanation, ...],
+        explanations: Sequence[Explanation],
         *,
         listed: bool,
     ) -> None:
         node = track.node
+        track.saw_failing(pod, [item.failure for item in explanations])
         try:
             again_s = await self.teller.explain(pod, track, explanations, listed=listed)
         finally:
@@ -237,9 +263,7 @@ class PodReconciler:
             self.queue.add(key, after_s=again_s)
         self._request(track.node, explanations)
         await self._restart(key, pod, explanations)
-        record = self.store.statuses.get(track.node)
-        is_drifted = record is not None and record.is_drifted
-        if has_ended(pod) and again_s is None and not is_drifted:
+        if has_ended(pod) and again_s is None and not self._is_drifted(track.node):
             # Nothing starts it again, and nothing on its node is left to be done.
             self.forget(key)
         elif self._may_run_soon(track, explanations):
@@ -271,18 +295,22 @@ class PodReconciler:
             return False
         return self.clock.monotonic() - track.seen_at < self.timing.node_wait_s
 
-    def _may_run_soon(self, track: Track, explanations: tuple[Explanation, ...]) -> bool:
+    def _is_drifted(self, node: str) -> bool:
+        record = self.store.statuses.get(node)
+        return record is not None and record.is_drifted
+
+    def _may_run_soon(self, track: Track, explanations: Sequence[Explanation]) -> bool:
         record = self.store.statuses.get(track.node)
         resolves = record is not None and record.status.missing == 0
         return resolves or any(item.diagnosis.resolved_now for item in explanations)
 
-    def _request(self, node: str, explanations: tuple[Explanation, ...]) -> None:
+    def _request(self, node: str, explanations: Sequence[Explanation]) -> None:
         wanted = [request for item in explanations for request in item.requests()]
         if wanted and self.nodes.request(node, wanted):
             self.node_queue.add(node)
 
     async def _restart(
-        self, key: PodKey, pod: KubeObject, explanations: tuple[Explanation, ...]
+        self, key: PodKey, pod: KubeObject, explanations: Sequence[Explanation]
     ) -> None:
         if "deletionTimestamp" in fields.mapping(pod, "metadata"):
             await self.restarter.settle(key)

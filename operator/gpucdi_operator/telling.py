@@ -77,10 +77,30 @@ class Teller:
         track.unsure.discard(item.cause)
         track.due[item.cause] = now + (self.timing.event_refresh_s if wait_s is None else wait_s)
         if is_news:
-            self.metrics.explained.labels(item.cause).inc()
-            self.metrics.time_to_explain.observe(now - track.seen_at)
-            log("Pod explained", pod=str(key_of(pod)), node=track.node, cause=item.cause)
+            self._count(pod, track, item)
         return wait_s
+
+    async def mention(self, pod: KubeObject, track: Track, final: Iterable[Explanation]) -> None:
+        """Tell once why a container failed that nobody starts again; nothing will restore it."""
+        if not track.failed and track.explained:
+            # An earlier leader has told it, and nothing else is known to have failed.
+            track.explained.clear()
+            track.mentioned.update(item.failure.container for item in final)
+        for item in final:
+            # By what it fails may look otherwise as soon as the names resolve.
+            if item.failure.container in track.mentioned:
+                continue
+            if item.cause not in track.explained:
+                node_uid = self._node_uid(track.node)
+                note = _explaining(item, track.node)
+                if await self.recorder.record(pod, note, node_uid=node_uid):
+                    self._count(pod, track, item)
+            track.mentioned.add(item.failure.container)
+
+    def _count(self, pod: KubeObject, track: Track, item: Explanation) -> None:
+        self.metrics.explained.labels(item.cause).inc()
+        self.metrics.time_to_explain.observe(self.clock.monotonic() - track.seen_at)
+        log("Pod explained", pod=str(key_of(pod)), node=track.node, cause=item.cause)
 
     async def _fails_again_in_s(self, pod: KubeObject, cause: str) -> float | None:
         """Return in how long the Pod may be told that it fails again; ``None``: it knows."""
@@ -93,7 +113,7 @@ class Teller:
         return min(least_s, max(0.0, least_s - age_s))
 
     async def restored(self, pod: KubeObject, track: Track) -> None:
-        """Tell a Pod that it runs, if it was explained."""
+        """Tell a Pod that its containers have started, if it was explained."""
         if not track.explained:
             await self._make_sure(pod, track)
         if not track.explained:
@@ -102,7 +122,8 @@ class Teller:
             "Normal",
             EVENT_RESTORED,
             "Start",
-            f"The CDI devices of this Pod resolve again on node {track.node}; its containers run.",
+            f"The CDI devices of this Pod resolve again on node {track.node}; the containers that "
+            "failed for want of them have started.",
         )
         is_news = await self.recorder.record(pod, note, node_uid=self._node_uid(track.node))
         if not is_news and await self._has_failed_since(pod, track.explained):

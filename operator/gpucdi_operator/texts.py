@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from dataclasses import replace
 
+from gpucdi.failures import EventText
 from gpucdi_operator.podfacts import PodKey
 from gpucdi_operator.tracks import Track
 
@@ -30,9 +32,15 @@ class Texts:
         # The Pods with more than the least, the one that was not heard of for longest first.
         self._whole: OrderedDict[PodKey, Track] = OrderedDict()
 
-    def add(self, key: PodKey, track: Track, text: str) -> None:
-        """Keep a text of a Pod, unless it is known; the last ones stay."""
+    def add(self, key: PodKey, track: Track, text: str, told: EventText | None = None) -> None:
+        """Keep a text of a Pod, unless it is known; the last ones stay.
+
+        ``told`` is the whole Event, for when it was and which container it is about.
+        """
         kept = _cut(text, TEXT_CHARACTERS)
+        # What is kept already is not kept twice.
+        kept = next((known for known in track.texts if known == kept), kept)
+        _note(track, kept, told or EventText(text))
         if kept not in track.texts:
             self._keep(key, track, (*track.texts, kept)[-TEXTS_KEPT:])
         if key in self._whole:
@@ -56,6 +64,7 @@ class Texts:
         taken = sum(map(sys.getsizeof, texts))
         self.kept_bytes += taken - track.text_bytes
         track.texts, track.text_bytes = texts, taken
+        track.told = {text: track.told[text] for text in texts if text in track.told}
         if taken > LEAST_BYTES:
             self._whole[key] = track
 
@@ -63,8 +72,26 @@ class Texts:
         """Leave a Pod the beginning of what was said of it last."""
         last = track.texts[-1]
         characters = len(last) * LEAST_BYTES // max(LEAST_BYTES, sys.getsizeof(last))
-        self._keep(key, track, (_cut(last, characters),))
+        kept = _cut(last, characters)
+        if last in track.told:
+            track.told[kept] = replace(track.told[last], text=kept)
+        self._keep(key, track, (kept,))
         self._whole.pop(key, None)
+
+
+def _note(track: Track, text: str, told: EventText) -> None:
+    """Note what an Event says beside its text, and what others with the same text have said.
+
+    Where they are about several containers, it is not known which of them still fail.
+    """
+    known = track.told.pop(text, None) if text in track.texts else None
+    containers, since = told.containers, told.since
+    if known is not None and since is not None and known.since is not None:
+        since = max(since, known.since)
+    if text in track.texts and (known.containers if known else ()) != containers:
+        containers = ()
+    if containers or since is not None:
+        track.told[text] = EventText(text, containers, since)
 
 
 def _cut(text: str, characters: int) -> str:

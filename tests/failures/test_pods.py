@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpucdi.failures import Stage, Symptom, pod_failures
+from gpucdi.failures import EventText, Stage, Symptom, pod_failures
 
 P3 = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
@@ -135,20 +135,20 @@ PREPARE = (
 )
 def test_a_failure_that_only_an_event_tells_is_taken_from_it(text: str, symptom: Symptom) -> None:
     creating = pod(waiting("ContainerCreating", ""), phase="Pending")
-    (found,) = pod_failures(creating, [text])
+    (found,) = pod_failures(creating, [EventText(text)])
     assert found.container_list == "events"
     assert found.failure.symptom is symptom
     assert found.still_failing
 
 
 def test_an_event_that_repeats_the_status_adds_nothing() -> None:
-    found = pod_failures(pod(terminated(P3 + NAME)), [f"Error: {P3}{NAME}"])
+    found = pod_failures(pod(terminated(P3 + NAME)), [EventText(f"Error: {P3}{NAME}")])
     assert [item.container_list for item in found] == ["containerStatuses"]
 
 
 def test_an_old_event_of_a_running_pod_does_not_fail_any_longer() -> None:
     running = pod({"name": "c0", "state": {"running": {}}})
-    (found,) = pod_failures(running, [f"Error: {P3}{NAME}"])
+    (found,) = pod_failures(running, [EventText(f"Error: {P3}{NAME}")])
     assert not found.still_failing
 
 
@@ -171,5 +171,5 @@ def test_a_short_uuid_that_kubelet_gives_whole_is_what_was_asked_for() -> None:
     state: dict[str, object] = {"waiting": {"reason": "A", "message": P3 + name}}
     waiting: dict[str, object] = {"name": "c0", "state": state}
     (of_status,) = pod_failures(pod(waiting))
-    (of_event,) = pod_failures(pod(), [P3 + name])
+    (of_event,) = pod_failures(pod(), [EventText(P3 + name)])
     assert of_status.failure.names == of_event.failure.names == (name,)

@@ -17,13 +17,14 @@ from gpucdi.failures.model import (
     Stage,
     Symptom,
 )
-from gpucdi.failures.pods import pod_failures
+from gpucdi.failures.pods import EventText, pod_failures
 from gpucdi.failures.podview import pod_view
 from gpucdi.failures.report import Report, Subject, read_report
 
 __all__ = [
     "ContainerView",
     "EngineFamily",
+    "EventText",
     "Failure",
     "PodFailure",
     "PodView",

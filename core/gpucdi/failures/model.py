@@ -119,7 +119,9 @@ class PodFailure:
 
     ``container_list`` is ``containerStatuses``, ``initContainerStatuses``,
     ``ephemeralContainerStatuses``, ``events`` or ``status``. ``still_failing`` is what the Pod's
-    status says now: Events go silent while a Pod fails on.
+    status says now: Events go silent while a Pod fails on. ``is_final`` tells that kubelet does not
+    start the container again, so that nothing can end the failure. ``containers`` are those that an
+    Event is about, as far as that is known.
     """
 
     container: str
@@ -127,6 +129,8 @@ class PodFailure:
     reason: str
     still_failing: bool
     failure: Failure
+    is_final: bool = False
+    containers: tuple[str, ...] = ()
 
 
 class RequesterName(enum.StrEnum):

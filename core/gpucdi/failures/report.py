@@ -16,7 +16,7 @@ from gpucdi.failures.describe import described_pods
 from gpucdi.failures.extract import extract
 from gpucdi.failures.jsonish import items, mapping, text
 from gpucdi.failures.model import Failure, PodFailure, PodView
-from gpucdi.failures.pods import pod_failures
+from gpucdi.failures.pods import EventText, pod_failures
 from gpucdi.failures.podview import pod_view
 
 # A list of thousands of Pods is not what `explain` is for.
@@ -109,7 +109,7 @@ def _node_of(event: Mapping[str, object]) -> str:
 
 
 def _of_pod(pod: Mapping[str, object], events: list[Mapping[str, object]]) -> Subject:
-    about = [_message(event) for event in events if _is_about(event, pod)]
+    about = [EventText.of(event) for event in events if _is_about(event, pod)]
     return Subject(pod_view(pod), pod_failures(pod, about))
 
 
