@@ -62,6 +62,13 @@ async def looked(api: FakeApi, eventually: Eventually, times: int = 2) -> None:
         await eventually(is_published)
 
 
+async def asked_and_found(api: FakeApi, eventually: Eventually) -> None:
+    """Wait until a leader has asked for the Event; it must have found it."""
+    await eventually(lambda: api.requests("get", plural="events"))
+    await looked(api, eventually)
+    assert {entry.code for entry in api.requests("get", plural="events")} == {200}
+
+
 def told(api: FakeApi) -> list[Logged]:
     return api.requests("create", "patch", plural="events")
 
@@ -79,7 +86,7 @@ async def test_a_leader_that_ends_before_it_told_of_an_open_breaker_is_made_up_f
     assert f"{breaker(api)['nodes']} nodes drifted over {KIND}" in event["message"]
     api.log.clear()
     async with start("three", agents.clock):
-        await looked(api, eventually)
+        await asked_and_found(api, eventually)
     assert told(api) == []
 
 
@@ -89,6 +96,7 @@ async def test_what_was_told_is_asked_for_and_not_written_again(
     await opened(agents, api, start, eventually)
     api.log.clear()
     async with start("two", agents.clock):
+        await asked_and_found(api, eventually)
         await looked(api, eventually, 5)
     assert [entry.code for entry in api.requests("get", plural="events")] == [200]
     assert told(api) == []
@@ -119,7 +127,7 @@ async def test_it_is_made_up_for_also_while_a_node_is_tried_and_after_the_trial_
         await eventually(lambda: scene.events("RepairsStopped"))
     api.log.clear()
     async with start("last", agents.clock):
-        await looked(api, eventually)
+        await asked_and_found(api, eventually)
     assert told(api) == []
     assert len(scene.events("RepairsStopped")) == 1
 
@@ -132,7 +140,7 @@ async def test_what_was_told_keeps_its_event_through_all_states_of_the_breaker(
     for number, passing in enumerate((30, 5, 1)):
         agents.pass_minutes(passing)
         async with start(f"replica-{number}", agents.clock):
-            await looked(api, eventually)
+            await asked_and_found(api, eventually)
     assert told(api) == []
     assert len(scene.events("RepairsStopped")) == 1
 
@@ -144,9 +152,10 @@ async def test_of_what_is_longer_ago_than_events_live_nobody_is_told(
     await opened(agents, api, start, eventually)
     api.faults.clear()
     agents.pass_minutes(61)
-    async with start("two", agents.clock):
+    async with start("two", agents.clock) as operator:
         await looked(api, eventually)
         assert stands(api, "HalfOpen")
+        assert operator.governor._news._untold == {}
     assert scene.events("RepairsStopped") == []
 
 
@@ -169,7 +178,7 @@ async def test_that_repairs_are_resumed_is_made_up_for_as_well(
         await eventually(lambda: scene.events("RepairsResumed"))
     api.log.clear()
     async with start("five", agents.clock):
-        await looked(api, eventually)
+        await asked_and_found(api, eventually)
     assert told(api) == []
     assert len(scene.events("RepairsStopped")) == len(scene.events("RepairsResumed")) == 1
 
@@ -182,6 +191,7 @@ async def test_a_breaker_that_closed_because_nothing_is_repaired_any_more_resume
     async with start("two", agents.clock):
         scene.policy("p", repair={"mode": "Observe", "breaker": ROLL_OUT})
         await eventually(lambda: stands(api, "Closed"))
-    async with start("three", agents.clock):
+    async with start("three", agents.clock) as operator:
         await looked(api, eventually)
+        assert operator.governor._news._untold == {}
     assert scene.events("RepairsResumed") == []
