@@ -1,4 +1,4 @@
-"""The one place where the operator meets ``gpucdi.failures`` and ``gpucdi.diagnosis``.
+"""Where failures of a Pod are read and diagnosed: ``gpucdi.failures`` and ``gpucdi.diagnosis``.
 
 Owns: which failures of a Pod count, what is made of them for the cluster, and which names a status
 says to be missing. Must not know: how a text is read or a cause is found.

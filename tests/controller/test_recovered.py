@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -19,7 +19,9 @@ from gpucdi_operator.tracks import Track
 
 EXPLAINED, RESTORED, EVICTED = "CdiDeviceUnresolvable", "CdiDeviceRestored", "CdiPodRestarted"
 HOUR_S = 3600.0
-FIRST, SECOND, THIRD = (f"2026-11-30T10:0{minute}:00Z" for minute in (1, 2, 3))
+EARLIER = "2020-11-30T10:00:00Z"
+# After any Event that a test sends, should those tell when they were.
+FIRST, SECOND, THIRD = (f"2126-11-30T10:0{minute}:00Z" for minute in (1, 2, 3))
 NATIVE = (
     "Error: failed to create containerd container: CDI device injection failed: unresolvable CDI "
     f"devices {KIND}={UUID}"
@@ -130,7 +132,7 @@ async def test_a_start_before_the_pod_failed_does_not_restore_it(
 ) -> None:
     drifted.failing_pod("gpu-pod", "n1", event=False)
     # While kubelet backs off, only the Event tells that no container could be made.
-    pod = shows(api, crashes(FIRST))
+    pod = shows(api, crashes(EARLIER))
     async with start(pod_resync_s=0.3) as operator:
         drifted.warn(pod, NATIVE)
         await eventually(lambda: operator.pods.failing == 1)
@@ -138,7 +140,7 @@ async def test_a_start_before_the_pod_failed_does_not_restore_it(
         drifted.agent_says("n1", node_status(drifted=False))
         seen = looks(api)
         await eventually(lambda: looks(api) >= seen + 2)
-        shows(api, crashes(FIRST))
+        shows(api, crashes(EARLIER))
         seen = looks(api)
         await eventually(lambda: looks(api) >= seen + 2)
         assert operator.pods.failing == 1
@@ -360,7 +362,7 @@ def test_an_event_that_names_no_container_is_about_those_that_were_seen_to_fail(
 
 
 def test_an_older_status_does_not_make_a_later_start_unseen() -> None:
-    track = Track(0.0, failed={"c": datetime(2026, 11, 30, 10, 2, tzinfo=UTC)})
+    track = Track(0.0, failed={"c": at(SECOND)})
     pod = {"status": {"phase": "Running", "containerStatuses": [crashes(FIRST, "c")]}}
     track.saw_waiting(pod)
     assert track.failed == {"c": at(SECOND)}
