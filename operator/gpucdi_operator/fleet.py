@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from gpucdi.api import fields
 from gpucdi.api.names import EVENT_RESTARTED, EVENT_RESTORED, EVENT_UNRESOLVABLE
+from gpucdi.failures import EventText
 from gpucdi_kube import KubeApi, paths
 from gpucdi_operator.diagnosing import REASONS, tells_of_cdi
 from gpucdi_operator.events import LABEL_CAUSE, last_observed
@@ -126,7 +127,7 @@ class Fleet:
         told = fields.text(body, "reason") in REASONS and key.can_exist and tells_of_cdi(text)
         self.metrics.events_seen.labels("true" if told else "false").inc()
         if told:
-            self.pods.saw_event(key, text)
+            self.pods.saw_event(key, text, EventText.of(body))
 
     async def resync(self) -> None:
         """List everything that is kept and drop what no longer exists."""
