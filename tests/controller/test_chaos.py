@@ -353,6 +353,7 @@ async def settle(api: FakeApi, scene: Scene, silent: set[str], kept: Kept) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.kopf_ends
 @pytest.mark.timeout(SECONDS + SETTLE_S * 6 * ROUNDS)
 # A kopf that gives up leaves its connections to the end of the process, which here goes on.
 @pytest.mark.filterwarnings("ignore:Unclosed c:ResourceWarning")

@@ -163,6 +163,7 @@ async def test_what_silent_watches_do_not_tell_is_caught_up_by_the_next_lists(
     assert api.counts["watch gpucdistatuses"] == opened
 
 
+@pytest.mark.kopf_ends
 async def test_a_list_page_that_expires_ends_the_process_and_the_next_one_goes_on_without_loss(
     scene: Scene, api: FakeApi, start: Start, eventually: Eventually
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 
@@ -12,6 +13,9 @@ from tests.fakeapi.server import FakeApi, serving
 from gpucdi_kube import HttpKubeApi, KubeApi
 from gpucdi_kube.credentials import Credentials, find
 from gpucdi_kube.retry import NO_RETRY
+
+# A watch that ends in an error leaves a connection that is closed at once, not when it is idle.
+CLOSING_S = 0.25
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.lab)])
@@ -38,12 +42,19 @@ def forget(server: FakeApi | ControlPlane) -> Callable[[], None]:
     return server.expire if isinstance(server, FakeApi) else server.compact
 
 
+async def close(client: HttpKubeApi, credentials: Credentials) -> None:
+    """Close the client, and wait for the TLS connections that aiohttp only begins to close."""
+    await client.close()
+    if credentials.server.startswith("https"):
+        await asyncio.sleep(CLOSING_S)
+
+
 @pytest.fixture
 async def api(credentials: Credentials) -> AsyncIterator[KubeApi]:
     """A client as the programs use it."""
     made = HttpKubeApi(credentials)
     yield made
-    await made.close()
+    await close(made, credentials)
 
 
 @pytest.fixture
@@ -51,7 +62,7 @@ async def once(credentials: Credentials) -> AsyncIterator[KubeApi]:
     """A client that takes every refusal for an answer."""
     made = HttpKubeApi(credentials, policy=NO_RETRY)
     yield made
-    await made.close()
+    await close(made, credentials)
 
 
 @pytest.fixture
