@@ -12,18 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from gpucdi.api import GROUP, VERSION, ConditionStatus
+from gpucdi.api import ConditionStatus
 from gpucdi.api.names import (
     CONDITION_REPAIRS_ALLOWED,
     EVENT_REPAIRS_RESUMED,
     EVENT_REPAIRS_STOPPED,
-    KIND_POLICY,
 )
 from gpucdi.api.policy import BreakerState, BreakerStatus
 from gpucdi_kube import Clock
 from gpucdi_kube.clock import parse_time
 from gpucdi_operator.events import Note, Recorder
 from gpucdi_operator.logs import log
+from gpucdi_operator.policy_status import head
 from gpucdi_operator.store import PolicyRecord
 
 # Events of what is older have gone, whether they were written or not (kube-apiserver --event-ttl).
@@ -78,11 +78,7 @@ class BreakerNews:
         news = self._untold.get(record.name)
         if news is None:
             return
-        about = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND_POLICY,
-            "metadata": {"name": record.name, "uid": record.uid},
-        }
+        about = head(record)
         if not news.found or not await self.recorder.last_told(about, news.reason, news.since):
             state = news.state
             log("breaker", policy=record.name, state=state.state.value, nodes=state.nodes)

@@ -33,16 +33,23 @@ class Disputes:
     _written: dict[str, _Written] = field(default_factory=dict)
 
     def check(self, name: str, what: object, about: str) -> None:
-        """Raise :class:`DisputedError` if ``what`` was written often enough; else count it."""
-        now, last = self.clock.monotonic(), self._written.get(name)
-        at = last.at if last is not None and last.what == what else ()
-        recent = tuple(moment for moment in at if now - moment < WITHIN_S)
-        if len(recent) >= MOST:
+        """Raise :class:`DisputedError` if ``what`` was written often enough."""
+        if len(self._recent(name, what)) >= MOST:
             raise DisputedError(
                 f"{about} was written {MOST} times within a minute and undone each time; does "
                 "another operator, or a controller, write it as well?"
             )
-        self._written[name] = _Written(what, (*recent, now))
+
+    def wrote(self, name: str, what: object) -> None:
+        """Count that ``what`` was written; what was refused nobody has undone."""
+        at = (*self._recent(name, what), self.clock.monotonic())
+        self._written[name] = _Written(what, at)
+
+    def _recent(self, name: str, what: object) -> tuple[float, ...]:
+        now, last = self.clock.monotonic(), self._written.get(name)
+        if last is None or last.what != what:
+            return ()
+        return tuple(moment for moment in last.at if now - moment < WITHIN_S)
 
     def forget(self, name: str) -> None:
         """Forget an object that is gone."""

@@ -13,14 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpucdi.api import GROUP, VERSION, ConditionStatus
+from gpucdi.api import ConditionStatus
 from gpucdi.api.names import (
     EVENT_LABEL_UNREADABLE,
-    KIND_POLICY,
     OPERATOR_MANAGER,
 )
 from gpucdi.api.policy import BreakerStatus, TaintEffect
-from gpucdi_kube import Clock, KubeApi, KubeError, KubeObject, paths
+from gpucdi_kube import Clock, KubeApi, KubeError, paths
 from gpucdi_kube.clock import rfc3339
 from gpucdi_kube.errors import NotFound
 from gpucdi_operator import breaker, taints
@@ -33,7 +32,7 @@ from gpucdi_operator.logs import log
 from gpucdi_operator.metrics import Metrics
 from gpucdi_operator.nodes import NodeReconciler
 from gpucdi_operator.policies import HOLD_LABEL, Choice
-from gpucdi_operator.policy_status import conditions, stamped_since
+from gpucdi_operator.policy_status import conditions, head, stamped_since
 from gpucdi_operator.queue import KeyedQueue
 from gpucdi_operator.rights import Rights
 from gpucdi_operator.rulings import Rulings
@@ -268,7 +267,7 @@ class Governor:
         try:
             answer = await self.api.apply(
                 paths.policy_status(record.name),
-                {**_head(record), "status": status},
+                {**head(record), "status": status},
                 field_manager=OPERATOR_MANAGER,
                 force=True,
             )
@@ -277,12 +276,3 @@ class Governor:
         written = PolicyRecord.of(answer)
         self._published[record.name] = (status, written.says())
         self.store.answered(written)
-
-
-def _head(record: PolicyRecord) -> KubeObject:
-    return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": KIND_POLICY,
-        # With its uid: what is said of a policy is not said of another one of its name.
-        "metadata": {"name": record.name, "uid": record.uid},
-    }

@@ -32,6 +32,29 @@ class NotLeadingError(KubeError):
 
 
 @dataclass(slots=True)
+class Renewals:
+    """Whether whoever holds a Lease still renews it, by our own clock: a holder's may be wrong."""
+
+    clock: Clock
+    usual_s: float
+    _seen: tuple[str, str] = ("", "")
+    _seen_at: float = float("-inf")
+
+    def have_stopped(self, spec: Mapping[str, object]) -> bool:
+        """Take the spec of a Lease; tell whether it has stood unchanged for longer than it holds."""
+        seen = fields.text(spec, "holderIdentity"), fields.text(spec, "renewTime")
+        now = self.clock.monotonic()
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        return now - self._seen_at > self._holds_s(spec)
+
+    def _holds_s(self, spec: Mapping[str, object]) -> float:
+        """Return for how long a Lease holds; one that holds for ever, or never, is nobody's."""
+        told = fields.integer(spec, "leaseDurationSeconds")
+        return min(told, LONGEST_S) if told > 0 else self.usual_s
+
+
+@dataclass(slots=True)
 class Elector:
     """See the module. ``api`` must not retry for longer than the Lease lasts."""
 
@@ -42,8 +65,11 @@ class Elector:
     namespace: str
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _valid_until: float = float("-inf")
-    _other: tuple[str, str] = ("", "")
-    _other_seen_at: float = float("-inf")
+    _other: Renewals = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to watch whoever else may lead."""
+        self._other = Renewals(self.clock, self.timing.lease_s)
 
     @property
     def is_leader(self) -> bool:
@@ -107,17 +133,7 @@ class Elector:
         holder = self._holder(lease)
         if holder in {"", self.identity}:
             return True
-        spec = fields.mapping(lease, "spec")
-        seen = (holder, fields.text(spec, "renewTime"))
-        now = self.clock.monotonic()
-        if seen != self._other:
-            self._other, self._other_seen_at = seen, now
-        return now - self._other_seen_at > self._duration_s(spec)
-
-    def _duration_s(self, spec: Mapping[str, object]) -> float:
-        """Return for how long a Lease holds; one that holds for ever, or never, is nobody's."""
-        told = fields.integer(spec, "leaseDurationSeconds")
-        return min(told, LONGEST_S) if told > 0 else self.timing.lease_s
+        return self._other.have_stopped(fields.mapping(lease, "spec"))
 
     @staticmethod
     def _holder(lease: Mapping[str, object]) -> str:

@@ -153,6 +153,7 @@ class NodeReconciler:
         except NotFound:
             # The Node is gone; its DELETED event is on its way.
             return
+        self._conditions.wrote(node.name, says)
         self.metrics.condition_writes.labels(
             condition.status.value if condition else "removed"
         ).inc()
@@ -210,6 +211,7 @@ class NodeReconciler:
                 # Whatever becomes of the names, what a policy says must reach the node.
                 await self._write_spec(node, record, record.intent.requests, ruling)
             raise
+        self._specs.wrote(node.name, (ruling, requests))
         self._settled[node.name] = (
             written.uid,
             written.generation,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucdi.api import Condition, ConditionStatus
+from gpucdi.api import GROUP, VERSION, Condition, ConditionStatus
 from gpucdi.api.conditions import stamp
 from gpucdi.api.names import (
     CONDITION_GOVERNS,
     CONDITION_REPAIRS_ALLOWED,
     CONDITION_RESTARTS_ALLOWED,
     CONDITION_TAINTS_ALLOWED,
+    KIND_POLICY,
 )
 from gpucdi.api.policy import BreakerState, BreakerStatus, Policy, RestartConfig, TaintEffect
+from gpucdi_kube import KubeObject
 from gpucdi_kube.clock import parse_time
 from gpucdi_operator import breaker
 from gpucdi_operator.groups import Group
@@ -55,6 +57,15 @@ def conditions(
         )
         for item in found
     )
+
+
+def head(record: PolicyRecord) -> KubeObject:
+    """Return what says which policy is meant: with its uid, so that it is no other of its name."""
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": KIND_POLICY,
+        "metadata": {"name": record.name, "uid": record.uid},
+    }
 
 
 def stamped_since(

@@ -12,12 +12,13 @@ from gpucdi.api.names import OPERATOR_LEASE
 from gpucdi_kube import Clock, KubeApi, KubeError, paths
 from gpucdi_kube.errors import NotFound
 from gpucdi_operator import conditions, taints
+from gpucdi_operator.leader import Renewals
 from gpucdi_operator.store import NodeRecord
 
 PATIENCE_S = 60.0
 POLL_S = 1.0
 # Where a Lease does not say for how long it holds.
-USUAL_S = 15
+USUAL_S = 15.0
 
 
 class StillLeadingError(RuntimeError):
@@ -29,22 +30,15 @@ async def until_nobody_leads(
 ) -> None:
     """Wait until the operator's Lease is given back, or has run out without being renewed.
 
-    Raises :class:`StillLeadingError` when it is still renewed after ``patience_s``. Times are those
-    of this process: a leader's clock may be wrong.
+    Raises :class:`StillLeadingError` when it is still renewed after ``patience_s``.
     """
-    began = seen_at = clock.monotonic()
-    seen: tuple[str, str] | None = None
+    began, renewals = clock.monotonic(), Renewals(clock, USUAL_S)
     while True:
-        lease = await api.get(paths.lease(OPERATOR_LEASE, namespace))
-        spec = fields.mapping(lease, "spec")
-        now, holder = clock.monotonic(), fields.text(spec, "holderIdentity")
-        if not holder:
+        spec = fields.mapping(await api.get(paths.lease(OPERATOR_LEASE, namespace)), "spec")
+        holder = fields.text(spec, "holderIdentity")
+        if not holder or renewals.have_stopped(spec):
             return
-        if (told := (holder, fields.text(spec, "renewTime"))) != seen:
-            seen, seen_at = told, now
-        elif now - seen_at > fields.integer(spec, "leaseDurationSeconds", USUAL_S):
-            return
-        if now - began > patience_s:
+        if clock.monotonic() - began > patience_s:
             raise StillLeadingError(
                 f"{holder} still leads and would put back what is removed: delete the operator's "
                 f"Deployment and wait until its Pods in {namespace} are gone"

@@ -23,22 +23,33 @@ class Turned(SystemClock):
         return self.seconds
 
 
+def write(disputes: Disputes, name: str, what: object) -> None:
+    disputes.check(name, what, "it")
+    disputes.wrote(name, what)
+
+
 def test_the_same_is_written_so_often_a_minute_and_no_more() -> None:
     clock = Turned()
     disputes = Disputes(clock)
     for _ in range(MOST):
-        disputes.check("n1", "True", "it")
+        write(disputes, "n1", "True")
     with pytest.raises(DisputedError, match="undone each time"):
         disputes.check("n1", "True", "it")
-    disputes.check("n2", "True", "it")
+    write(disputes, "n2", "True")
     clock.seconds = WITHIN_S
-    disputes.check("n1", "True", "it")
+    write(disputes, "n1", "True")
 
 
 def test_what_changes_is_no_dispute() -> None:
     disputes = Disputes(Turned())
     for number in range(3 * MOST):
-        disputes.check("n1", number, "it")
+        write(disputes, "n1", number)
+
+
+def test_what_was_refused_was_undone_by_nobody() -> None:
+    disputes = Disputes(Turned())
+    for _ in range(3 * MOST):
+        disputes.check("n1", "True", "it")
 
 
 async def test_a_condition_that_is_undone_each_time_is_not_written_without_end(

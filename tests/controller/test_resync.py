@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.controller.conftest import Start
@@ -30,24 +31,10 @@ class Overtaken(HttpKubeApi):
         self.path, self.name, self.still = path, name, still
         self.meanwhile: Saw | None = None
 
-    async def list(
-        self,
-        path: str,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
-        limit: int = 500,
-        cached: bool = False,
-    ) -> AsyncIterator[KubeObject]:
+    async def list(self, path: str, **options: Any) -> AsyncIterator[KubeObject]:
         """Yield the items without the one that is gone."""
         gone: KubeObject = {}
-        async for body in super().list(
-            path,
-            field_selector=field_selector,
-            label_selector=label_selector,
-            limit=limit,
-            cached=cached,
-        ):
+        async for body in super().list(path, **options):
             if path == self.path and fields.mapping(body, "metadata").get("name") == self.name:
                 gone = body
             else:
@@ -92,23 +79,9 @@ async def test_what_a_watch_deletes_while_it_is_listed_stays_gone(
 class Restored(HttpKubeApi):
     """A connection to a server whose store was restored: every version is lower than before."""
 
-    async def list(
-        self,
-        path: str,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
-        limit: int = 500,
-        cached: bool = False,
-    ) -> AsyncIterator[KubeObject]:
+    async def list(self, path: str, **options: Any) -> AsyncIterator[KubeObject]:
         """Yield the items with the version of long ago."""
-        async for body in super().list(
-            path,
-            field_selector=field_selector,
-            label_selector=label_selector,
-            limit=limit,
-            cached=cached,
-        ):
+        async for body in super().list(path, **options):
             meta = {**fields.mapping(body, "metadata"), "resourceVersion": "1"}
             yield {**body, "metadata": meta}
 

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from tests.controller.conftest import QUICK, Eventually, Start
 from tests.controller.scene import MESSAGE, Scene, node_status
@@ -134,26 +135,12 @@ class Stumbling(HttpKubeApi):
         super().__init__(Credentials(url))
         self.times = times
 
-    async def list(
-        self,
-        path: str,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
-        limit: int = 500,
-        cached: bool = False,
-    ) -> AsyncIterator[KubeObject]:
+    async def list(self, path: str, **options: Any) -> AsyncIterator[KubeObject]:
         """Fail so often, then list."""
         if self.times > 0:
             self.times -= 1
             raise LookupError(path)
-        async for body in super().list(
-            path,
-            field_selector=field_selector,
-            label_selector=label_selector,
-            limit=limit,
-            cached=cached,
-        ):
+        async for body in super().list(path, **options):
             yield body
 
 

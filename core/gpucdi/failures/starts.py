@@ -64,16 +64,15 @@ def has_started_since(container: Mapping[str, object], since: datetime | None) -
     return since is not None and last_start(container) > since
 
 
+def runs(container: Mapping[str, object]) -> bool:
+    """Tell whether a container runs; an empty object may be all that is known of it."""
+    return isinstance(mapping(container, "state").get("running"), Mapping)
+
+
 def is_well(container: Mapping[str, object]) -> bool:
     """Tell whether a container runs or has ended well."""
-    state = mapping(container, "state")
-    # An empty object may be all that is known of one that runs.
-    return isinstance(state.get("running"), Mapping) or _exit_code(state) == 0
-
-
-def runs(container: Mapping[str, object]) -> bool:
-    """Tell whether a container runs."""
-    return isinstance(mapping(container, "state").get("running"), Mapping)
+    ended = mapping(mapping(container, "state"), "terminated")
+    return runs(container) or ended.get("exitCode") == 0
 
 
 def is_not_restarted(list_name: str, container: Mapping[str, object]) -> bool:
@@ -92,7 +91,3 @@ def waits_for_image(container: Mapping[str, object]) -> bool:
     """
     waiting = mapping(mapping(container, "state"), "waiting")
     return "Image" in text(waiting, "reason")
-
-
-def _exit_code(state: Mapping[str, object]) -> object:
-    return mapping(state, "terminated").get("exitCode")
