@@ -14,8 +14,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class ControlPlane:
     ca_file: Path
     kubectl_path: Path
     etcd_url: str
+    # Ends the API server and starts it anew on the same store: its caches begin with what is there.
+    restart: Callable[[], None]
 
     def compact(self) -> None:
         """Let the store forget every version but the last.
@@ -130,15 +132,23 @@ def control_plane(base: Path) -> Iterator[ControlPlane]:
         "--max-requests-inflight=2000",
         "--max-mutating-requests-inflight=2000",
     ]
-    with _running(etcd, base / "etcd.log"), _running(apiserver, base / "apiserver.log") as process:
-        tls = ssl.create_default_context(cafile=str(authority.certificate))
-        _wait_until_ready(url, tls, process, base / "apiserver.log")
+    tls = ssl.create_default_context(cafile=str(authority.certificate))
+    log = base / "apiserver.log"
+    with _running(etcd, base / "etcd.log"), ExitStack() as served:
+
+        def restart() -> None:
+            served.close()
+            process = served.enter_context(_running(apiserver, log))
+            _wait_until_ready(url, tls, process, log)
+
+        restart()
         yield ControlPlane(
             url,
             authority.kubeconfig(admin, url),
             authority.certificate,
             binaries / "kubectl",
             f"http://127.0.0.1:{etcd_port}",
+            restart,
         )
 
 
