@@ -1,6 +1,6 @@
-"""Measures hand-overs of the leader: `python -m tests.scale.handover [--rounds N] [--nodes N]`.
+"""Measures hand-overs: `python -m tests.scale.handover [--real] [--rounds N] [--nodes N]`.
 
-Two operator processes stand on the fake API server. In each round the leader gets a signal, and the
+Two operator processes stand on the fake API server, or on a real one. In each round the leader gets a signal, and the
 time runs until the Lease names the other, as anybody can read it. Then a new process takes the place
 of the one that has ended; a random pause lets signals fall anywhere between two renewals.
 """
@@ -21,7 +21,7 @@ from statistics import median
 
 from tests.controller.replicas import Replica, Spawn, replicas
 from tests.scale.fleet import Fleet
-from tests.scale.grounds import fake_ground
+from tests.scale.grounds import fake_ground, real_ground
 
 from gpucdi.api import fields
 from gpucdi.api.names import OPERATOR_LEASE
@@ -87,11 +87,11 @@ class Pair:
         return took_s
 
 
-async def measure(rounds: int, nodes: int) -> dict[signal.Signals, list[float]]:
+async def measure(rounds: int, nodes: int, *, real: bool) -> dict[signal.Signals, list[float]]:
     """Return the seconds of each hand-over, by signal; the signals take turns."""
     folder = Path(tempfile.mkdtemp(prefix="gpucdi-handover-"))
     took_s: dict[signal.Signals, list[float]] = {number: [] for number in SIGNALS}
-    async with fake_ground(Fleet(nodes, 0), folder) as ground:
+    async with (real_ground if real else fake_ground)(Fleet(nodes, 0), folder) as ground:
         config = ground.kubeconfig.read_text()
         async with replicas(folder, lambda _: config) as spawn:
             pair = Pair(ground.api, folder, spawn)
@@ -106,11 +106,13 @@ async def measure(rounds: int, nodes: int) -> dict[signal.Signals, list[float]]:
 def main() -> None:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--real", action="store_true", help="on a real kube-apiserver with etcd")
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each signal")
     parser.add_argument("--nodes", type=int, default=500, metavar="N")
     options = parser.parse_args()
     print("signal   rounds  median s  max s", flush=True)
-    for number, took_s in asyncio.run(measure(options.rounds, options.nodes)).items():
+    measured = asyncio.run(measure(options.rounds, options.nodes, real=options.real))
+    for number, took_s in measured.items():
         print(f"{number.name:8} {len(took_s):6d} {median(took_s):9.2f} {max(took_s):6.2f}")
     print(f"load of the machine: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
 
